@@ -1,0 +1,70 @@
+"""What one run of avdnn is to do, as plain data: made by the command line, read by the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """The input file and the options that stood before its -i.
+
+    `start` (-ss) and `duration` (-t) are seconds. `options` go to the demuxer or decoder as they
+    are. `hwaccel` is "" or FFmpeg's name; `hwaccel_output_format` is "" or "cuda".
+    `decoders` is how many decode sessions share one file on a GPU; 0 means automatic.
+    """
+
+    url: str
+    format: str = ""
+    pix_fmt: str = ""
+    size: tuple[int, int] | None = None
+    rate: str = ""
+    start: float | None = None
+    duration: float | None = None
+    hwaccel: str = ""
+    hwaccel_device: str = ""
+    hwaccel_output_format: str = ""
+    decoders: int = 1
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """The output file and its options.
+
+    `frames` limits the video frames; `start` and `duration` (seconds) cut the output.
+    `overwrite`: True -y, False -n or neither. `options` go to the video encoder (crf, preset, b)
+    or, where it does not know them, to the muxer; one known to neither is an error.
+    `pix_fmt` and `codec` are "" where the writer chooses.
+    """
+
+    url: str
+    format: str = ""
+    codec: str = ""
+    pix_fmt: str = ""
+    rate: str = ""
+    start: float | None = None
+    duration: float | None = None
+    frames: int | None = None
+    audio: bool = True
+    subtitles: bool = True
+    overwrite: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One input, one filter chain, one output.
+
+    `vf` is FFmpeg filter text. None means: the bundled model `model` on the best backend.
+    `init_hw_device` and `filter_hw_device` are FFmpeg's options, as given.
+    """
+
+    input: InputSpec
+    output: OutputSpec
+    vf: str | None = None
+    model: str = ""
+    init_hw_device: str = ""
+    filter_hw_device: str = ""
+    benchmark: bool = False

@@ -1,0 +1,43 @@
+"""Shared fixtures: where the reference data lies, and skips that AVDNN_REQUIRE turns to failures."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("AVDNN_DATA", ROOT.parent / "shared" / "data"))
+
+
+def require(what: str, there: bool, reason: str) -> None:
+    """Skip unless `there`; fail instead where AVDNN_REQUIRE names `what`."""
+    if there:
+        return
+    if what in os.environ.get("AVDNN_REQUIRE", "").split(","):
+        pytest.fail(f"AVDNN_REQUIRE={what}: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def require_module(name: str) -> None:
+    """Skip where a framework is not installed."""
+    require(name, importlib.util.find_spec(name) is not None, f"{name} is not installed")
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real models, clips and reference frames."""
+    require("data", DATA.is_dir(), f"reference data not found at {DATA} (set AVDNN_DATA)")
+    return DATA
+
+
+@pytest.fixture(scope="session")
+def seed(data: Path) -> Path:
+    return data / "seed"
+
+
+@pytest.fixture(scope="session")
+def reference(data: Path) -> Path:
+    return data / "reference"

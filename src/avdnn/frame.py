@@ -52,12 +52,14 @@ class Meta:
     """What a frame carries beside its pixels.
 
     `template` is the av.VideoFrame that the frame descends from; side data and all that is not
-    named here is copied from it. `pts` and `duration` are in units of `time_base` (seconds).
+    named here is copied from it. `pts` and `duration` are in units of `time_base` (seconds);
+    `sar` is the sample aspect ratio, None where unknown.
     """
 
     pts: int | None
     duration: int
     time_base: Fraction
+    sar: Fraction | None = None
     regions: tuple[Region, ...] = ()
     template: Any = None
 

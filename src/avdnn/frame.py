@@ -74,12 +74,12 @@ class Frame:
     the host, the producer's event on a device.
     """
 
-    planes: tuple[Array, ...]
+    planes: tuple[Array, ...] = field(repr=False)
     format: str
     width: int
     height: int
     meta: Meta
-    owner: Any = None
+    owner: Any = field(default=None, repr=False)
     ready: Any = None
     device: str = "cpu"
 

@@ -1,0 +1,98 @@
+"""Filter chains: each call becomes the module of its name, or a part of a libavfilter graph.
+
+A module here offers `make(call, context) -> Filter`; its file name is the filter's name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from .. import graph
+from ..clock import Clock
+from ..errors import GraphError
+from ..frame import Frame
+from ..graph import Call
+
+Item: TypeAlias = Frame | Any
+"""A Frame, or an av.Packet of a copied stream, which every filter lets through."""
+
+
+class Filter(Protocol):
+    """A chain link: items in, items out, order kept; what comes after the loop is the flush."""
+
+    def __call__(self, items: Iterator[Item]) -> Iterator[Item]:
+        """Start filtering `items`."""
+
+
+@dataclass(slots=True)
+class Context:
+    """What a job's filters share.
+
+    `say` takes one-line notes for the user. `cache` is the folder for compiled models, or None.
+    `frame_rate` is the source's nominal rate as text, for libavfilter. `filter_device` is the
+    device that hwupload uses.
+    """
+
+    say: Callable[[str], None]
+    clock: Clock = field(default_factory=Clock)
+    cache: Path | None = None
+    frame_rate: str = ""
+    filter_device: str = ""
+
+
+def ours() -> tuple[str, ...]:
+    """Names of the filters that are avdnn's own."""
+    names = (info.name for info in pkgutil.iter_modules(__path__))
+    return tuple(sorted(name for name in names if not name.startswith("_")))
+
+
+def build(text: str, context: Context) -> list[Filter]:
+    """The filters of a chain in FFmpeg's language; GraphError for what cannot be built."""
+    from . import _libav
+
+    mine = ours()
+    chain: list[Filter] = []
+    plain: list[Call] = []
+    for call in graph.parse(text):
+        if call.name not in mine:
+            _known_to_libavfilter(call, mine)
+            plain.append(call)
+            continue
+        if plain:
+            chain.append(_libav.LibavFilter(plain, context))
+            plain = []
+        module: Any = importlib.import_module(f".{call.name}", __name__)
+        chain.append(module.make(call, context))
+    if plain:
+        chain.append(_libav.LibavFilter(plain, context))
+    return chain
+
+
+def _known_to_libavfilter(call: Call, mine: tuple[str, ...]) -> None:
+    import av.filter
+
+    names = av.filter.filters_available
+    if call.name in names:
+        return
+    near = difflib.get_close_matches(call.name, [*mine, *names], n=3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise GraphError(f"no filter named {call.name!r}{hint}", call.graph, call.position)
+
+
+def connect(chain: list[Filter], items: Iterator[Item]) -> Iterator[Item]:
+    """Chain filters behind `items`; closing the result closes every link, the last one first."""
+    for link in chain:
+        items = _closing(link, items)
+    return items
+
+
+def _closing(link: Filter, items: Iterator[Item]) -> Iterator[Item]:
+    with closing(items):  # type: ignore[type-var]
+        yield from link(items)

@@ -15,6 +15,8 @@ AvdnnError                                  exit code
 
 from __future__ import annotations
 
+from unicodedata import east_asian_width
+
 
 class AvdnnError(Exception):
     """Base of all; `exit_code` is what the command line returns for it."""
@@ -42,7 +44,11 @@ class GraphError(AvdnnError, ValueError):
         message = str(self.args[0])
         if self.position < 0 or not self.text:
             return message
-        return f"{message}\n  {self.text}\n  {' ' * self.position}^"
+        start = self.text.rfind("\n", 0, self.position) + 1
+        line = self.text[start:].partition("\n")[0].replace("\t", " ")
+        before = self.text[start : self.position]
+        column = sum(1 + (east_asian_width(char) in "WF") for char in before)
+        return f"{message}\n  {line}\n  {' ' * column}^"
 
 
 class FormatError(AvdnnError, ValueError):

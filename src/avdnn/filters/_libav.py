@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -233,8 +233,25 @@ def _upright(frame: av.VideoFrame) -> av.VideoFrame:
     source.link_to(copied)
     copied.link_to(sink)
     copier.push(frame)
-    made: Any = copier.pull()
+    made = copier.pull()
+    assert isinstance(made, av.VideoFrame)
     made.time_base = frame.time_base
     return made
 
 
+class Resizer:
+    """Enlarges frames by a whole factor with swscale's plain bicubic, after another conversion."""
+
+    def __init__(self, before: Callable[[Frame], Frame], factor: int, context: Context) -> None:
+        self._before = before
+        args = f"w=iw*{factor}:h=ih*{factor}:flags=bicubic"
+        self._calls = [Call("scale", "", args, -1, "")]
+        self._context = context
+        self._running: _Running | None = None
+
+    def __call__(self, frame: Frame) -> Frame:
+        """The enlarged frame."""
+        frame = self._before(frame)
+        if self._running is None or not self._running.takes(frame):
+            self._running = _Running(self._calls, frame, self._context, probe=False)
+        return next(self._running.push(frame))

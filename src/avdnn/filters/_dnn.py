@@ -1,0 +1,106 @@
+"""What all dnn filters share: the loop from frames to sessions and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ..frame import Frame
+from ..graph import Call
+from ..pixfmt import FORMATS
+from ..window import window
+from . import Context, Item
+from ._libav import Converter, Resizer
+from ._options import DnnOptions, locate
+from ._session import Session
+
+
+class DnnFilter:
+    """Runs a model on every frame; one frame out for each in, in order.
+
+    Frames of another format than `formats` are converted first. `prescale` is sr's rule: a model
+    that keeps the size gets frames that were enlarged that many times before.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        options: DnnOptions,
+        context: Context,
+        *,
+        formats: Iterable[str] = FORMATS,
+        prescale: int = 1,
+    ) -> None:
+        self._options = options
+        self._context = context
+        self._prescale = prescale
+        self._convert = Converter(formats, context, call.name)
+        self._backend_name, self._model = locate(options)
+
+    def __call__(self, items: Iterator[Item]) -> Iterator[Item]:
+        number = 0
+        held: Frame | None = None
+        adapt: Callable[[Frame], Frame] = self._convert
+
+        def alike(first: Frame) -> Iterator[Item]:
+            """`first` and what follows, up to a frame of another kind, which is held."""
+            nonlocal held
+            kind = _kind(first)
+            yield first
+            del first
+            for item in items:
+                if isinstance(item, Frame):
+                    item = adapt(item)
+                    if _kind(item) != kind:
+                        held = item
+                        return
+                yield item
+                del item
+
+        while True:
+            if held is None:
+                for item in items:
+                    if isinstance(item, Frame):
+                        held = adapt(item)
+                        break
+                    yield item
+                if held is None:
+                    return
+            first, held = held, None
+            session = self._open(first, number)
+            try:
+                if adapt is self._convert and self._keeps_size(session, first):
+                    session.close()
+                    adapt = Resizer(self._convert, self._prescale, self._context)
+                    first = adapt(first)
+                    session = self._open(first, number)
+                run = alike(first)
+                del first
+                yield from window(
+                    run,
+                    is_work=_is_frame,
+                    start=session.start,
+                    finish=session.finish,
+                    batch=session.batch,
+                    in_flight=session.in_flight,
+                )
+                number = session.number
+            finally:
+                session.close()
+
+    def _keeps_size(self, session: Session, first: Frame) -> bool:
+        """Whether frames must be enlarged first, since the model does not do it."""
+        return self._prescale > 1 and session.output_size(first) == (first.height, first.width)
+
+    def _open(self, first: Frame, number: int) -> Session:
+        with self._context.clock.measure("open"):
+            return Session(
+                self._options, self._backend_name, self._model, first, self._context, number
+            )
+
+
+def _kind(frame: Frame) -> tuple[str, int, int, str]:
+    return frame.format, frame.width, frame.height, frame.device
+
+
+def _is_frame(item: Item) -> bool:
+    return isinstance(item, Frame)

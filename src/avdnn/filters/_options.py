@@ -1,0 +1,187 @@
+"""The options that all dnn filters share, in FFmpeg's names, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+
+from .. import backends
+from ..backends import Options
+from ..errors import BackendUnavailable, ModelError
+from ..frame import Layout, Precision
+from ..graph import Call
+from ..pixfmt import PixelFormat
+
+BACKEND_NUMBERS = {"0": "native", "1": "tensorflow", "2": "openvino", "4": "torch", "8": "onnx"}
+LIFTED = ("nireq", "async", "device", "batch_size")
+"""Options that were keys of backend_configs for years, and still may be."""
+
+
+class OnNan(StrEnum):
+    """What to do when a model's output holds NaN or infinity."""
+
+    STOP = "stop"
+    RETRY = "retry"
+
+
+class Fit(StrEnum):
+    """How a model of fixed size meets a frame of another size."""
+
+    AUTO = "auto"
+    RESHAPE = "reshape"
+    PAD = "pad"
+    TILE = "tile"
+    SCALE = "scale"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class DnnOptions:
+    """Options of dnn_processing; the other dnn filters add theirs.
+
+    `precision`, `layout`, `order`, `scale`, `mean`, `fit`, `overlap`, `on_nan`, `threads` and
+    `strict` are avdnn's own. `scale` and `mean`: tensor = (255 * v - mean) / scale for samples v
+    in 0..1, and the inverse on the output.
+    """
+
+    dnn_backend: str = "auto"
+    model: str = ""
+    input: str = ""
+    output: tuple[str, ...] = ()
+    backend_configs: Mapping[str, str] = field(default_factory=dict)
+    nireq: int = 0
+    async_: bool = True
+    device: str = ""
+    batch_size: int = 1
+    precision: Precision = field(default=Precision.AUTO, kw_only=True)
+    layout: str = field(default="", kw_only=True)
+    order: str = field(default="", kw_only=True)
+    scale: float | None = field(default=None, kw_only=True)
+    mean: float | None = field(default=None, kw_only=True)
+    fit: Fit = field(default=Fit.AUTO, kw_only=True)
+    overlap: int = field(default=-1, kw_only=True)
+    on_nan: OnNan = field(default=OnNan.STOP, kw_only=True)
+    threads: int = field(default=0, kw_only=True)
+    strict: bool = field(default=False, kw_only=True)
+
+
+def check(options: DnnOptions, call: Call) -> DnnOptions:
+    """Lift old backend_configs keys and refuse what no backend could do, before any file opens."""
+    if not options.model:
+        raise call.error(f"{call.name} needs model=")
+    options = _lift(options, call)
+    name = BACKEND_NUMBERS.get(options.dnn_backend, options.dnn_backend)
+    if name not in ("auto", *backends.NAMES):
+        raise call.error(
+            f"no backend {name!r}; dnn_backend is auto, {', '.join(backends.NAMES)} "
+            f"or FFmpeg's 0, 1, 2, 4, 8"
+        )
+    if options.batch_size < 1 or options.nireq < 0:
+        raise call.error("batch_size is at least 1 and nireq at least 0")
+    if len(options.output) > 4:
+        raise call.error("at most 4 outputs can be named")
+    for value, valid in ((options.layout, ("", "none", "nchw", "nhwc")), (options.order, _ORDERS)):
+        if value not in valid:
+            raise call.error(f"{value!r} is none of {', '.join(valid[1:])}")
+    return replace(options, dnn_backend=name)
+
+
+_ORDERS = ("", "rgb", "bgr")
+
+
+def _lift(options: DnnOptions, call: Call) -> DnnOptions:
+    config = dict(options.backend_configs)
+    for key in LIFTED:
+        if key not in config:
+            continue
+        value = config.pop(key)
+        if key == "device":
+            options = replace(options, device=options.device or value)
+            continue
+        try:
+            number = int(value)
+        except ValueError:
+            raise call.error(f"{key} is a whole number, not {value!r}") from None
+        if key == "async":
+            options = replace(options, async_=options.async_ and bool(number))
+        elif key == "nireq":
+            options = replace(options, nireq=options.nireq or number)
+        else:
+            options = replace(options, batch_size=max(options.batch_size, number))
+    if "layout" in config:
+        options = replace(options, layout=options.layout or config.pop("layout"))
+    numbers = {"scale": options.scale, "mean": options.mean}
+    for key, own in numbers.items():
+        if key in config and own is None:
+            value = config.pop(key)
+            try:
+                numbers[key] = float(value)
+            except ValueError:
+                raise call.error(f"{key} is a number, not {value!r}") from None
+    return replace(options, backend_configs=config, scale=numbers["scale"], mean=numbers["mean"])
+
+
+def locate(options: DnnOptions) -> tuple[str, Path]:
+    """The backend and the model file: a bundled model's name is looked up, `auto` is chosen."""
+    from .. import models
+
+    name = options.dnn_backend
+    if name == "auto":
+        name = os.environ.get("AVDNN_BACKEND", "auto") or "auto"
+    wanted = None if name == "auto" else name
+    bundled = models.resolve(options.model, wanted)
+    path = bundled or Path(options.model)
+    if not path.exists():
+        known = ", ".join(models.registry())
+        raise ModelError(
+            f"{options.model}: no such model file, and no bundled model of that name ({known})"
+        )
+    if wanted is None:
+        return backends.choose(path), path
+    if options.dnn_backend == "auto" and not backends.reads(wanted, path):
+        return backends.choose(path), path
+    if not backends.reads(wanted, path):
+        readers = [known for known in backends.NAMES if backends.reads(known, path)]
+        raise ModelError(
+            f"{path}: backend {wanted} does not read {path.suffix or 'such'} files; "
+            f"{' or '.join(readers) or 'no backend'} does",
+            backend=wanted,
+        )
+    if not backends.installed(wanted):
+        raise BackendUnavailable(
+            f"backend {wanted} is not installed: pip install 'avdnn[{wanted}]'", backend=wanted
+        )
+    return wanted, path
+
+
+def backend_options(
+    options: DnnOptions,
+    form: PixelFormat,
+    size: tuple[int, int] | None,
+    precision: Precision,
+    cache: Path | None,
+) -> Options:
+    """What the backend is told for frames of this format and size."""
+    sample = form.dtype
+    return Options(
+        inputs=(options.input,) if options.input else (),
+        outputs=options.output,
+        device=options.device,
+        precision=precision,
+        batch_size=options.batch_size,
+        nireq=options.nireq,
+        asynchronous=options.async_,
+        sample=sample,
+        peak=form.peak,
+        size=size,
+        layout=Layout(options.layout) if options.layout in ("nchw", "nhwc") else None,
+        order=options.order,
+        scale=options.scale,
+        mean=options.mean,
+        threads=options.threads,
+        cache=cache,
+        config=options.backend_configs,
+    )

@@ -1,0 +1,298 @@
+"""One opened model and the frames of one format and size that go through it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from .. import backends, host
+from ..backends import Backend
+from ..errors import FormatError, InferenceError, ModelError, NonFiniteError
+from ..frame import Array, Arrays, Frame, Layout, ModelInfo, Precision, TensorSpec
+from ..pixfmt import Family, PixelFormat, pixel_format
+from . import Context
+from ._options import DnnOptions, OnNan, backend_options
+
+MOST_LSB = 4.0
+LEAST_PSNR = 48.0
+"""What `precision=auto` lets a fast precision differ from float32 on the first frame."""
+
+
+class Session:
+    """Starts and finishes jobs for frames like `first`; close() frees the model.
+
+    `number` counts the frames that are finished, over all sessions of a filter.
+    """
+
+    def __init__(
+        self,
+        options: DnnOptions,
+        backend_name: str,
+        model: Path,
+        first: Frame,
+        context: Context,
+        number: int = 0,
+    ) -> None:
+        self._options = options
+        self._name = backend_name
+        self._model = model
+        self._context = context
+        self._form = pixel_format(first.format)
+        self._scaler = host.ChromaScaler()
+        self._exact: Backend | None = None
+        self.number = number
+        self._backend = self._open(first)
+
+    # ---- opening -------------------------------------------------------------------------------
+
+    def _load(self, first: Frame, precision: Precision) -> Backend:
+        size = (first.height, first.width)
+        wanted = backend_options(self._options, self._form, size, precision, self._context.cache)
+        backend = backends.load(self._name, self._model, wanted)
+        try:
+            self._fits(backend.info, first)
+        except BaseException:
+            backend.close()
+            raise
+        return backend
+
+    def _open(self, first: Frame) -> Backend:
+        module = backends.module(self._name)
+        wanted = backend_options(
+            self._options, self._form, None, Precision.FLOAT32, self._context.cache
+        )
+        able = module.precisions(wanted)
+        asked = self._options.precision
+        if asked is not Precision.AUTO:
+            if asked not in able:
+                raise ModelError(
+                    f"backend {self._name} does not run {asked} on "
+                    f"{self._options.device or 'its default device'}; it runs {', '.join(able)}",
+                    backend=self._name,
+                )
+            return self._load(first, asked)
+        if able[0] is Precision.FLOAT32:
+            backend = self._load(first, Precision.FLOAT32)
+            self._say_precision(backend, "this backend and device have no faster precision")
+            return backend
+        return self._faster(first, able[0])
+
+    def _faster(self, first: Frame, fast: Precision) -> Backend:
+        """The fast precision if it holds on the first frame, else float32."""
+        exact = self._load(first, Precision.FLOAT32)
+        quick = self._load(first, fast)
+        try:
+            wanted = self._once(exact, first)
+            try:
+                got = self._once(quick, first)
+                most, psnr = difference(wanted, got)
+            except NonFiniteError:
+                most, psnr = math.inf, 0.0
+        except BaseException:
+            exact.close()
+            quick.close()
+            raise
+        measured = f"{most:g} LSB and {psnr:.1f} dB from float32 on the first frame"
+        if most <= MOST_LSB and psnr >= LEAST_PSNR:
+            exact.close()
+            self._say_precision(quick, f"at most {measured}")
+            return quick
+        quick.close()
+        self._say_precision(
+            exact, f"{fast} is {measured}; {MOST_LSB:g} LSB and {LEAST_PSNR:g} dB are the limits"
+        )
+        return exact
+
+    def _say_precision(self, backend: Backend, why: str) -> None:
+        info = backend.info
+        self._context.say(
+            f"{self._model.name}: {self._name} on {info.device} in {info.precision} ({why})"
+        )
+
+    def _fits(self, info: ModelInfo, first: Frame) -> None:
+        """Contract section 3: channels and size."""
+        spec = picture_input(info, self._model)
+        wanted, got = spec.channels, self._form.channels
+        if wanted not in (-1, got):
+            raise FormatError(
+                f"{self._model.name} takes {wanted} channels and {first.format} frames have "
+                f"{got} for it: put {_fitting(wanted, self._form)} before the filter",
+                wanted=_fitting(wanted, self._form),
+                got=first.format,
+            )
+        for name, model_side, frame_side in zip(
+            ("height", "width"), spec.size, (first.height, first.width), strict=True
+        ):
+            if model_side not in (-1, frame_side):
+                raise ModelError(
+                    f"{self._model.name} has a fixed {name} of {model_side}, the frames have "
+                    f"{frame_side}: scale them, or see fit="
+                )
+
+    # ---- jobs ----------------------------------------------------------------------------------
+
+    @property
+    def batch(self) -> int:
+        """Frames in one job."""
+        return self._backend.info.max_batch or self._options.batch_size
+
+    @property
+    def in_flight(self) -> int:
+        """Jobs that run at once."""
+        return self._backend.info.max_in_flight if self._options.async_ else 1
+
+    def output_size(self, frame: Frame) -> tuple[int, int]:
+        """(height, width) that the model makes of a frame; may run the model once."""
+        spec = picture_input(self._backend.info, self._model)
+        shape = host.pack([frame], spec, self._order(spec)).shape
+        full = (self.batch, *shape[1:])
+        out = picture_output(self._backend.info, spec, self._model)
+        made = self._backend.output_shapes({spec.name: full})[out.name]
+        return host.output_size(made, out)
+
+    def start(self, frames: list[Frame]) -> Future[Arrays]:
+        """Pack frames and start one inference."""
+        with self._context.clock.measure("pack"):
+            inputs = self._inputs(self._backend, frames)
+        return self._backend.infer_async(inputs)
+
+    def finish(self, frames: list[Frame], future: Future[Arrays]) -> Iterator[Frame]:
+        """One output frame for each of `frames`; InferenceError names the frame's number."""
+        try:
+            with self._context.clock.measure("infer (waiting)"):
+                arrays = future.result()
+            made = self._frames(self._backend, frames, arrays)
+        except NonFiniteError as error:
+            made = self._again(frames, error)
+        except InferenceError as error:
+            raise self._at(error) from error
+        self.number += len(frames)
+        yield from made
+
+    def _again(self, frames: list[Frame], error: NonFiniteError) -> list[Frame]:
+        if self._options.on_nan is not OnNan.RETRY:
+            raise self._at(error, "; on_nan=retry runs such frames again in float32") from error
+        if self._exact is None:
+            self._exact = self._load(frames[0], Precision.FLOAT32)
+        made = []
+        for index, frame in enumerate(frames):
+            try:
+                made.append(self._once(self._exact, frame))
+            except NonFiniteError as again:
+                self.number += index
+                raise self._at(again, ", in float32 too") from again
+        self._context.say(f"frame {self.number}: {error}; done again in float32")
+        return made
+
+    def _at(self, error: InferenceError, more: str = "") -> InferenceError:
+        last = self.number + self.batch - 1
+        frames = f"frame {self.number}" if self.batch == 1 else f"frames {self.number} to {last}"
+        return type(error)(f"{frames}: {error}{more}", backend=self._name)
+
+    def _once(self, backend: Backend, frame: Frame) -> Frame:
+        arrays = backend.infer_async(self._inputs(backend, [frame])).result()
+        return self._frames(backend, [frame], arrays)[0]
+
+    def _inputs(self, backend: Backend, frames: list[Frame]) -> Arrays:
+        spec = picture_input(backend.info, self._model)
+        tensor = host.pack(frames, spec, self._order(spec))
+        missing = (backend.info.max_batch or len(frames)) - len(frames)
+        if missing > 0:
+            tensor = np.concatenate([tensor, np.repeat(tensor[-1:], missing, axis=0)])
+        return {spec.name: tensor}
+
+    def _frames(self, backend: Backend, frames: list[Frame], arrays: Arrays) -> list[Frame]:
+        given = picture_input(backend.info, self._model)
+        spec = picture_output(backend.info, given, self._model)
+        tensor = arrays[spec.name]
+        with self._context.clock.measure("unpack"):
+            return [
+                host.unpack(
+                    _one(tensor, index, self._model),
+                    spec,
+                    frame,
+                    self._scaler,
+                    self._order(given),
+                    self._form.peak,
+                )
+                for index, frame in enumerate(frames)
+            ]
+
+    def _order(self, spec: TensorSpec) -> str:
+        """Contract section 4: NHWC keeps the frame's channel order, NCHW has the model's."""
+        own = "rgb" if spec.layout is Layout.NCHW else ""
+        return self._options.order or spec.order or own
+
+    def close(self) -> None:
+        """Wait for what runs and free the model."""
+        self._backend.close()
+        if self._exact is not None:
+            self._exact.close()
+
+
+def picture_input(info: ModelInfo, model: Path) -> TensorSpec:
+    """The one input that takes the picture."""
+    if len(info.inputs) != 1:
+        names = ", ".join(spec.name for spec in info.inputs)
+        raise ModelError(
+            f"{model.name} has {len(info.inputs)} inputs ({names}); a frame fills one: name it "
+            f"with input="
+        )
+    spec = info.inputs[0]
+    if spec.layout is None:
+        raise ModelError(
+            f"{model.name}: input {spec.name} has shape {list(spec.shape)}; a picture needs "
+            f"4 dimensions, NCHW or NHWC (see layout=)"
+        )
+    return spec
+
+
+def picture_output(info: ModelInfo, given: TensorSpec, model: Path) -> TensorSpec:
+    """The first output; where the backend knows no layout for it, the input's."""
+    if not info.outputs:
+        raise ModelError(f"{model.name} has no outputs")
+    spec = info.outputs[0]
+    return spec if spec.layout else replace(spec, layout=given.layout)
+
+
+def _one(tensor: Array, index: int, model: Path) -> Array:
+    """Frame `index` of an output; a tensor without a batch axis is the only one."""
+    if tensor.ndim == 3 and index == 0:
+        return tensor
+    if tensor.ndim != 4 or index >= tensor.shape[0]:
+        raise ModelError(
+            f"{model.name} gives a tensor of shape {list(tensor.shape)}; a picture has 4 dimensions"
+        )
+    return tensor[index]
+
+
+def _fitting(channels: int, form: PixelFormat) -> str:
+    """The `format=` text of a close format with that many channels."""
+    if channels == 1:
+        return "format=yuv420p" if form.depth == 8 else "format=yuv420p10le"
+    if channels == 3:
+        return "format=rgb24" if form.depth == 8 else "format=gbrp16le"
+    return "a filter that makes 1 or 3 channels"
+
+
+def difference(wanted: Frame, got: Frame) -> tuple[float, float]:
+    """Largest difference in LSB of 8 bit, and PSNR in dB, over what the model wrote."""
+    form = pixel_format(wanted.format)
+    count = 3 if form.family is Family.PLANAR else 1
+    most, total, samples = 0.0, 0.0, 0
+    for one, other in zip(wanted.planes[:count], got.planes[:count], strict=True):
+        if one.shape != other.shape:
+            return math.inf, 0.0
+        delta = (one >> form.shift if form.shift else one).astype(np.float64)
+        delta -= other >> form.shift if form.shift else other
+        most = max(most, float(np.abs(delta).max(initial=0.0)))
+        total += float(np.square(delta).sum())
+        samples += delta.size
+    error = total / max(samples, 1) / form.peak**2
+    psnr = math.inf if error == 0 else -10 * math.log10(error)
+    return most * 255 / form.peak, psnr

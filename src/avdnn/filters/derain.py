@@ -1,0 +1,34 @@
+"""derain: removal of rain or haze from RGB frames, FFmpeg's older filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .. import graph
+from ..graph import Call
+from ..pixfmt import FORMATS, Family
+from . import Context
+from ._dnn import DnnFilter
+from ._options import DnnOptions, check
+
+
+class FilterType(StrEnum):
+    """What the model removes; both run the same way."""
+
+    DERAIN = "derain"
+    DEHAZE = "dehaze"
+
+
+@dataclass(frozen=True, slots=True)
+class DerainOptions(DnnOptions):
+    """`filter_type` is kept for command lines that set it."""
+
+    filter_type: FilterType = field(default=FilterType.DERAIN, kw_only=True)
+
+
+def make(call: Call, context: Context) -> DnnFilter:
+    """The filter that a call describes."""
+    options = graph.bind(call, DerainOptions, aliases={"options": "backend_configs"})
+    colour = [name for name, form in FORMATS.items() if form.family is not Family.LUMA]
+    return DnnFilter(call, check(options, call), context, formats=colour)

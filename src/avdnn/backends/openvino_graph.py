@@ -1,0 +1,318 @@
+"""Edits an OpenVINO graph before it is compiled: tensors, shapes, sample codes in and out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..frame import Layout, Shape, TensorSpec
+from .tensors import guess_layout, is_picture, resized, select
+
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the caller asks of a graph: see Options for the fields."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    batch: int
+    size: tuple[int, int] | None
+    may_resize: bool
+    sample: str
+    peak: int
+    layout: Layout | None
+    order: str
+    scale: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A graph ready to compile.
+
+    `checks` of the outputs stand behind the others in the graph: for each tensor of `checked`,
+    one value per item of the batch that is not finite if the tensor held NaN or infinity.
+    """
+
+    graph: Any
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    checked: tuple[str, ...]
+    batch: int
+    reshapeable: bool
+
+
+def prepare(graph: Any, model: Path, wanted: Wanted) -> Prepared:
+    """Keep the tensors that are wanted, set batch and size, convert samples inside the graph."""
+    graph = _keep(graph, model, wanted)
+    layouts = [_layout(port, wanted) for port in graph.inputs]
+    batch, reshapeable = _reshape(graph, layouts, model, wanted)
+    inputs = tuple(
+        _spec(port, layout, input_names(port)[0], wanted)
+        for port, layout in zip(graph.inputs, layouts, strict=True)
+    )
+    like = next((spec for spec in inputs if is_picture(spec)), None)
+    outputs = tuple(
+        _spec(port, _layout(port, wanted, like), output_names(port)[0], wanted)
+        for port in graph.outputs
+    )
+    return _convert(graph, Prepared(graph, inputs, outputs, (), batch, reshapeable), wanted)
+
+
+def input_names(port: Any) -> list[str]:
+    """All names of an input, the one that people know first."""
+    return _unique([port.node.friendly_name, *sorted(port.names)])
+
+
+def output_names(port: Any) -> list[str]:
+    """All names of an output: its tensor's, its result's, and that of the node that makes it."""
+    source = port.node.input_value(0)
+    known = sorted(port.names)
+    result = port.node.friendly_name
+    first = [result] if result in known else []
+    made_by = source.node.friendly_name
+    if source.node.get_output_size() > 1:
+        made_by = f"{made_by}:{source.index}"
+    return _unique([*first, *known, made_by, result])
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Names without the port suffix of a first output, each once."""
+    return list(dict.fromkeys(name.removesuffix(":0") for name in names))
+
+
+def _shape(port: Any) -> Shape:
+    if port.partial_shape.rank.is_dynamic:
+        return ()
+    return tuple(dim.get_length() if dim.is_static else -1 for dim in port.partial_shape)
+
+
+def _keep(graph: Any, model: Path, wanted: Wanted) -> Any:
+    """The graph with the wanted inputs and outputs, in the wanted order."""
+    import openvino
+
+    found = select(
+        wanted.inputs, graph.inputs, input_names, kind="input", model=model, backend="openvino"
+    )
+    missing = [port for port in graph.inputs if port not in found]
+    if missing:
+        names = ", ".join(input_names(port)[0] for port in graph.inputs)
+        raise ModelError(f"{model}: all its inputs are needed: {names}", backend="openvino")
+    kept = select(
+        wanted.outputs, graph.outputs, output_names, kind="output", model=model, backend="openvino"
+    )
+    if found == list(graph.inputs) and kept == list(graph.outputs):
+        return graph
+    return openvino.Model(
+        [port.node for port in kept], [port.node for port in found], graph.friendly_name
+    )
+
+
+def _layout(port: Any, wanted: Wanted, like: TensorSpec | None = None) -> Layout | None:
+    """The layout of a tensor; an output with the input's channel axis has the input's layout."""
+    shape = _shape(port)
+    if len(shape) != 4:
+        return None
+    if wanted.layout is not None:
+        return wanted.layout
+    if like is not None:
+        axis = 1 if like.layout is Layout.NCHW else 3
+        if shape[axis] in (1, 3):
+            return like.layout
+    return guess_layout(shape)
+
+
+def _spec(port: Any, layout: Layout | None, name: str, wanted: Wanted) -> TensorSpec:
+    dtype = port.element_type.get_type_name()
+    names = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64"}
+    names |= {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
+    names |= {f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)}
+    return TensorSpec(
+        name,
+        _shape(port),
+        names.get(dtype, dtype),
+        layout,
+        wanted.order,
+        wanted.scale,
+        wanted.mean,
+    )
+
+
+def _size(shape: Shape, layout: Layout) -> tuple[int, int]:
+    """(height, width) of a picture's shape."""
+    first = 2 if layout is Layout.NCHW else 1
+    return shape[first], shape[first + 1]
+
+
+# ---- shapes ------------------------------------------------------------------------------------
+
+
+def _reshape(
+    graph: Any, layouts: list[Layout | None], model: Path, wanted: Wanted
+) -> tuple[int, bool]:
+    """Give the graph the wanted batch and size as far as it allows: batch, reshapeable."""
+    pictures = [
+        (port, layout)
+        for port, layout in zip(graph.inputs, layouts, strict=True)
+        if layout is not None
+    ]
+    if not pictures:
+        return 1, False
+    port, layout = pictures[0]
+    own = _shape(port)
+    own_size = _size(own, layout)
+    free = -1 in own_size
+    size = wanted.size if free or wanted.may_resize else None
+    batches = [wanted.batch] if own[0] == -1 else list(dict.fromkeys([wanted.batch, own[0]]))
+    sizes = [size, None] if size is not None and size != own_size else [None]
+    found = next(
+        ((n, s) for s in sizes for n in batches if _try_reshape(graph, pictures, n, s)), None
+    )
+    batch, got = found or (own[0], None)
+    if wanted.batch not in (1, batch):
+        raise ModelError(
+            f"{model}: its batch is fixed at {batch}; leave batch_size={wanted.batch} out",
+            backend="openvino",
+        )
+    if free:
+        return batch, True
+    if size is not None and size != own_size:
+        return batch, got is not None
+    rows, columns = own_size
+    probe = graph.clone()
+    probed = [
+        (probe.inputs[index], layout) for index, layout in enumerate(layouts) if layout is not None
+    ]
+    return batch, wanted.may_resize and _try_reshape(probe, probed, batch, (2 * rows, 2 * columns))
+
+
+def _try_reshape(
+    graph: Any, pictures: list[tuple[Any, Layout]], batch: int, size: tuple[int, int] | None
+) -> bool:
+    """Reshape if the graph allows it and its outputs follow; else leave it as it was."""
+    import openvino
+
+    before = {port: _shape(port) for port, _ in pictures}
+    first, layout = pictures[0]
+    inside = _size(before[first], layout)
+    outside = [_shape(port) for port in graph.outputs]
+    shapes = {
+        port: openvino.PartialShape(list(resized(before[port], layout, batch, size)))
+        for port, layout in pictures
+    }
+    try:
+        graph.reshape(shapes)
+    except RuntimeError:
+        return False
+    after = [_shape(port) for port in graph.outputs]
+    if all(
+        _follows(old, new, batch, layout, inside, size)
+        for old, new in zip(outside, after, strict=True)
+    ):
+        return True
+    graph.reshape({port: openvino.PartialShape(list(shape)) for port, shape in before.items()})
+    return False
+
+
+def _follows(
+    old: Shape,
+    new: Shape,
+    batch: int,
+    layout: Layout,
+    inside: tuple[int, int],
+    size: tuple[int, int] | None,
+) -> bool:
+    """Whether an output took the new batch and size; baked-in constants keep the old ones."""
+    if len(new) != 4:
+        return True
+    if new[0] not in (-1, batch):
+        return False
+    (rows, columns), (height, width) = _size(old, layout), inside
+    in_proportion = min(rows, columns, height, width) > 0 and rows * width == columns * height
+    asked = size is not None and size != inside
+    return not (in_proportion and asked and _size(new, layout) == _size(old, layout))
+
+
+# ---- sample codes ------------------------------------------------------------------------------
+
+
+def _convert(graph: Any, prepared: Prepared, wanted: Wanted) -> Prepared:
+    """Rebuild the graph's ends so that codes, or float32 values, go in and out."""
+    import openvino
+    from openvino import opset8 as ops
+
+    parameters, inputs = [], []
+    for port, spec in zip(graph.inputs, prepared.inputs, strict=True):
+        parameter = port.node
+        if spec.dtype in FLOATS:
+            dtype = wanted.sample if is_picture(spec) else "float32"
+            if dtype != spec.dtype:
+                parameter = _float_input(port, spec, dtype, wanted)
+            spec = replace(spec, dtype=dtype)
+        parameters.append(parameter)
+        inputs.append(spec)
+    results, outputs, checks, checked = [], [], [], []
+    for port, spec in zip(graph.outputs, prepared.outputs, strict=True):
+        source = port.node.input_value(0)
+        if spec.dtype in FLOATS:
+            dtype = wanted.sample if is_picture(spec) else "float32"
+            if spec.dtype != "float32":
+                source = ops.convert(source, "f32").output(0)
+            if dtype != "float32":
+                checks.append(ops.result(_not_finite(source)))
+                checked.append(spec.name)
+                source = _codes(source, dtype, wanted).output(0)
+            spec = replace(spec, dtype=dtype)
+        results.append(ops.result(source))
+        outputs.append(spec)
+    return replace(
+        prepared,
+        graph=openvino.Model([*results, *checks], parameters, graph.friendly_name),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        checked=tuple(checked),
+    )
+
+
+def _float_input(port: Any, spec: TensorSpec, dtype: str, wanted: Wanted) -> Any:
+    """A parameter of `dtype` in place of a float one, and what turns it into the model's type."""
+    from openvino import opset8 as ops
+
+    parameter = ops.parameter(port.partial_shape, np.dtype(dtype), spec.name)
+    value = parameter
+    if dtype != "float32":
+        value = ops.convert(value, "f32")
+        factor = 1 / wanted.peak * (255 / wanted.scale)
+        value = ops.multiply(value, ops.constant(np.float32(factor)))
+        if wanted.mean:
+            value = ops.subtract(value, ops.constant(np.float32(wanted.mean / wanted.scale)))
+    if spec.dtype != "float32":
+        value = ops.convert(value, port.element_type)
+    port.replace(value.output(0))
+    return parameter
+
+
+def _codes(source: Any, dtype: str, wanted: Wanted) -> Any:
+    """clip(round_half_even(peak * v)), where the tensor holds (255 * v - mean) / scale."""
+    from openvino import opset8 as ops
+
+    factor = np.float32(wanted.peak * (wanted.scale / 255))
+    value = ops.multiply(source, ops.constant(factor))
+    if wanted.mean:
+        value = ops.add(value, ops.constant(np.float32(wanted.peak * (wanted.mean / 255))))
+    value = ops.clamp(ops.round(value, "half_to_even"), 0.0, float(wanted.peak))
+    return ops.convert(value, np.dtype(dtype))
+
+
+def _not_finite(source: Any) -> Any:
+    """The sum of 0 * x over each item of the batch: 0, or NaN if any x is NaN or infinite."""
+    from openvino import opset8 as ops
+
+    zeros = ops.multiply(source, ops.constant(np.float32(0)))
+    return ops.reduce_sum(zeros, ops.constant(np.array([1, 2, 3])), False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .progress import ProgressKind
+
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
@@ -58,7 +60,10 @@ class Job:
     """One input, one filter chain, one output.
 
     `vf` is FFmpeg filter text. None means: the bundled model `model` on the best backend.
+    `dnn_options` are options, by their names in filter text, for every dnn filter that does not
+    set them itself; `model` is among them where one was named.
     `init_hw_device` and `filter_hw_device` are FFmpeg's options, as given.
+    `progress`, `loglevel` and `debug` say what the command line shows.
     """
 
     input: InputSpec
@@ -68,3 +73,7 @@ class Job:
     init_hw_device: str = ""
     filter_hw_device: str = ""
     benchmark: bool = False
+    dnn_options: Mapping[str, str] = field(default_factory=dict)
+    progress: ProgressKind = ProgressKind.AUTO
+    loglevel: str = ""
+    debug: bool = False

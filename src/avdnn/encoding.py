@@ -1,0 +1,196 @@
+"""Chooses and opens the video encoder: codec, pixel format, options, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import av.error
+import av.logging
+from av.codec import Codec, find_best_pix_fmt_of_list
+from av.codec.codec import PixFmtLoss, UnknownCodecError
+from av.codec.context import Flags
+
+from .errors import FormatError, MediaError, UsageError
+from .job import OutputSpec
+
+_PREFERRED = {
+    "avi": "mpeg4",
+    "flv": "libx264",
+    "gif": "gif",
+    "h264": "libx264",
+    "hevc": "libx265",
+    "ipod": "libx264",
+    "matroska": "libx264",
+    "mov": "libx264",
+    "mp4": "libx264",
+    "mpegts": "libx264",
+    "nut": "ffv1",
+    "webm": "libvpx-vp9",
+    "webp": "libwebp_anim",
+    "avif": "libsvtav1",
+}
+_PICTURES = {
+    "bmp": "bmp", "dpx": "dpx", "exr": "exr", "jp2": "jpeg2000", "j2k": "jpeg2000",
+    "jpeg": "mjpeg", "jpg": "mjpeg", "jxl": "libjxl", "pam": "pam", "pbm": "pbm", "pfm": "pfm",
+    "pgm": "pgm", "png": "png", "ppm": "ppm", "qoi": "qoi", "tga": "targa", "tif": "tiff",
+    "tiff": "tiff", "webp": "libwebp",
+}  # fmt: skip
+_COARSE = frozenset({"mjpeg", "mpeg1video", "mpeg2video", "mpeg4"})
+"""Encoders whose default bit rate spoils the picture; they get a fine quantizer instead."""
+
+_INTERLACED = frozenset({"libx264", "mpeg2video", "mpeg4", "prores_ks", "prores_aw", "dnxhd"})
+"""Encoders that code fields when told to."""
+
+
+def choose_encoder(spec: OutputSpec, form: str, default: str) -> Codec:
+    """The encoder that -c:v names, else the one for the container or the picture's suffix."""
+    name = spec.codec
+    if not name and form in ("image2", "image2pipe"):
+        name = _PICTURES.get(Path(spec.url).suffix[1:].lower(), "")
+    name = name or _PREFERRED.get(form, default)
+    if name == "copy":
+        raise UsageError("-c:v copy: filtered video has to be encoded; name an encoder or none")
+    if name == "none":
+        raise UsageError(f"-f {form}: this format holds no video")
+    try:
+        codec = Codec(name, "w")
+    except UnknownCodecError as error:
+        raise UsageError(f"-c:v {name}: no such encoder in this build of libavcodec") from error
+    if codec.type != "video":
+        raise UsageError(f"-c:v {name}: encodes {codec.type}, not video")
+    return codec
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """What the encoder is to say about the frames."""
+
+    time_base: Fraction
+    rate: Fraction | None
+    sar: Fraction | None
+    color_range: int
+    colorspace: int
+    color_primaries: int
+    color_trc: int
+    interlaced: bool = False
+    field_order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The pixel format to encode, and a sentence where it is not the frames' own."""
+
+    pix_fmt: str
+    note: str = ""
+
+
+def choose_format(codec: Codec, wanted: str, own: str) -> Choice:
+    """The frames' own format where the encoder takes it, else the nearest that loses least."""
+    offered = [offer.name for offer in codec.video_formats or ()]
+    if wanted:
+        wanted = wanted if wanted in offered or f"{wanted}le" not in offered else f"{wanted}le"
+        if offered and wanted not in offered:
+            raise FormatError(
+                f"-pix_fmt {wanted}: {codec.name} takes {', '.join(offered)}",
+                wanted=", ".join(offered),
+                got=wanted,
+            )
+        return Choice(wanted)
+    if not offered or own in offered:
+        return Choice(own)
+    plain = own.replace("yuvj", "yuv")
+    if plain in offered:
+        return Choice(plain)
+    full = [name for name in offered if "yuvj" not in name] or offered
+    best, loss = find_best_pix_fmt_of_list(full, own, _has_alpha(own))
+    chosen = best.name if best else full[0]
+    lost = [name for flag, name in _LOSSES if loss & flag]
+    note = f"{codec.name} does not take {own}; encoding {chosen}"
+    if lost:
+        note += f", which loses {' and '.join(lost)} (-pix_fmt or -c:v chooses otherwise)"
+    return Choice(chosen, note)
+
+
+_LOSSES = (
+    (PixFmtLoss.DEPTH, "depth"),
+    (PixFmtLoss.ALPHA, "transparency"),
+    (PixFmtLoss.RESOLUTION, "chroma resolution"),
+    (PixFmtLoss.CHROMA, "colour"),
+    (PixFmtLoss.COLORQUANT, "colours"),
+)
+
+
+def _has_alpha(name: str) -> bool:
+    return any(component.is_alpha for component in av.VideoFormat(name).components)
+
+
+# ---- settings ----------------------------------------------------------------------------------
+
+
+def encoder_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options under libavcodec's names: `b:v` is b, `q:v` and `qscale:v` are q."""
+    plain = {key.removesuffix(":v"): value for key, value in options.items()}
+    if "qscale" in plain:
+        plain["q"] = plain.pop("qscale")
+    return plain
+
+
+def configure(
+    context: av.VideoCodecContext,
+    frame: av.VideoFrame,
+    choice: Choice,
+    options: Mapping[str, str],
+    like: Like,
+) -> None:
+    """Set up an unopened encoder for frames like `frame`."""
+    context.width, context.height = frame.width, frame.height
+    context.pix_fmt = choice.pix_fmt
+    if frame.sw_format is not None:
+        context.sw_format = frame.sw_format.name
+    context.time_base = like.time_base
+    context.framerate = like.rate or Fraction(0)
+    context.thread_type = av.codec.context.ThreadType.AUTO
+    context.flags |= Flags.frame_duration
+    if like.sar:
+        context.sample_aspect_ratio = like.sar
+    context.color_range = like.color_range
+    context.colorspace = like.colorspace
+    context.color_primaries = like.color_primaries
+    context.color_trc = like.color_trc
+    if like.interlaced and context.name in _INTERLACED:
+        context.flags |= Flags.interlaced_dct
+        context.field_order = like.field_order
+    plain = dict(options)
+    quality = plain.pop("q", None)
+    if quality is None and context.name in _COARSE and "b" not in plain:
+        quality = "3"
+    if quality is not None:
+        context.qscale = True
+        context.global_quality = _whole(quality)
+    context.options = plain
+
+
+def _whole(text: str) -> int:
+    try:
+        return round(float(text))
+    except ValueError as error:
+        raise UsageError(f"-q:v {text}: not a number") from error
+
+
+def opening_error(context_name: str, error: Exception, attempt: Callable[[], object]) -> MediaError:
+    """Why an encoder did not open, in its own words: the attempt is made again, listening."""
+    level = av.logging.get_level()
+    av.logging.set_level(av.logging.ERROR)
+    try:
+        with av.logging.Capture() as logs, suppress(av.error.FFmpegError, ValueError, OSError):
+            attempt()
+    finally:
+        av.logging.set_level(level)
+    said = " ".join(message.strip() for _, _, message in logs)
+    detail = said or getattr(error, "strerror", "") or str(error)
+    return MediaError(f"encoder {context_name} does not open: {detail}")

@@ -1,0 +1,358 @@
+"""Reads a video: decoded frames, and the packets of the streams that are copied, in file order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import av
+import av.container
+import av.error
+from av.format import Flags as FormatFlags
+
+from . import host
+from .errors import MediaError, UsageError
+from .frame import Frame
+from .job import InputSpec
+from .opening import is_cover, is_device, is_local, open_input
+
+_log = logging.getLogger(__name__)
+
+Item: TypeAlias = "Frame | av.Packet[Any]"
+"""A decoded frame, or a packet of a copied stream; times count from the same origin."""
+
+MICROSECOND = Fraction(1, 1_000_000)
+_DECLARES_DURATION = ("mov", "matroska", "avi", "flv", "asf", "nut")
+_PATIENCE = Fraction(1)
+"""How far, in seconds, interleaved streams may lag behind the video at a cut."""
+
+
+class Reader:
+    """One input; iterate it once for its items, in order.
+
+    Times: a file with an origin of its own keeps every timestamp; recordings of a running clock
+    (MPEG-TS, Ogg, network streams) start at 0, and with -ss the wanted instant becomes 0.
+    A frame without a timestamp gets its decoding time, else the end of the frame before; one
+    that does not come after the frame before is put one tick behind it.
+    Damage (undecodable packets, a file that ends early) does not stop the reading: all that
+    decodes is delivered, each fact is logged as a warning and kept in `damage`.
+    `wrap` makes a Frame of an av frame and its sample aspect ratio.
+    """
+
+    def __init__(
+        self,
+        spec: InputSpec,
+        *,
+        wrap: Callable[[av.VideoFrame, Fraction | None], Frame] = host.from_av,
+    ) -> None:
+        self.spec = spec
+        self.damage: list[str] = []
+        self._wrap = wrap
+        self._container: av.container.InputContainer
+        self._video: av.VideoStream
+
+    def __enter__(self) -> Reader:
+        self._container, self._video = open_input(self.spec)
+        try:
+            self._plan()
+        except BaseException:
+            self._container.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._container.close()
+
+    # ---- facts -----------------------------------------------------------------------------
+
+    @property
+    def video(self) -> av.VideoStream:
+        """The stream that is decoded."""
+        return self._video
+
+    @property
+    def container(self) -> av.container.InputContainer:
+        """The open file: metadata, chapters."""
+        return self._container
+
+    @property
+    def width(self) -> int:
+        return self._video.codec_context.width
+
+    @property
+    def height(self) -> int:
+        return self._video.codec_context.height
+
+    @property
+    def pix_fmt(self) -> str:
+        """FFmpeg's name of the decoder's format; "" if unknown before decoding."""
+        return self._video.codec_context.pix_fmt or ""
+
+    @property
+    def time_base(self) -> Fraction:
+        """The unit of the frames' timestamps, in seconds."""
+        if self._forced_rate:
+            return 1 / self._forced_rate
+        return self._video.time_base or MICROSECOND
+
+    @property
+    def rate(self) -> Fraction | None:
+        """Frames per second on average; None if unknown."""
+        return self._forced_rate or self._video.average_rate or self._video.guessed_rate
+
+    @property
+    def nominal_rate(self) -> Fraction | None:
+        """The constant rate that FFmpeg would assume; None if unknown."""
+        return self._forced_rate or self._video.guessed_rate or self._video.average_rate
+
+    @property
+    def sar(self) -> Fraction | None:
+        """Sample aspect ratio; None if unknown."""
+        return self._video.sample_aspect_ratio
+
+    @property
+    def duration(self) -> Fraction | None:
+        """Seconds that will be read; None if unknown."""
+        known = self._declared_duration()
+        if known is not None and self.spec.start:
+            known = max(Fraction(0), known - Fraction(self.spec.start))
+        limit = self.spec.duration
+        if limit is not None:
+            return Fraction(limit) if known is None else min(known, Fraction(limit))
+        return known
+
+    @property
+    def frames(self) -> int | None:
+        """How many frames will come, as far as the file tells; None if unknown."""
+        cut = self.spec.start or self.spec.duration is not None
+        if self._video.frames and not cut:
+            return self._video.frames
+        if self.duration is None or self.rate is None:
+            return None
+        return max(1, round(self.duration * self.rate))
+
+    @property
+    def copied(self) -> tuple[av.stream.Stream, ...]:
+        """Every stream but the decoded one, in file order."""
+        streams = self._container.streams
+        return tuple(stream for stream in streams if stream.index != self._video.index)
+
+    @property
+    def origin(self) -> Fraction:
+        """The instant of the file, in seconds, that items call 0."""
+        return self._origin
+
+    # ---- reading ---------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        """Decide origin, cuts and rate; seek."""
+        self._forced_rate = self._rate_option()
+        begin = self._container.start_time or 0
+        running = self._has(FormatFlags.ts_discont)
+        addressed = not is_device(self.spec.format) and not is_local(self.spec.url)
+        self._origin = begin * MICROSECOND if running or addressed else Fraction(0)
+        if self.spec.start:
+            self._origin = begin * MICROSECOND + Fraction(str(self.spec.start))
+            self._seek()
+        limit = self.spec.duration
+        self._end = None if limit is None else Fraction(str(limit))
+        if self._end is not None and self._end <= 0:
+            raise UsageError(f"-t {limit}: the duration before -i must be more than 0")
+        self._count = 0
+        self._last_pts: int | None = None
+        self._next_pts = 0
+        self._reached = Fraction(0)
+        self._video_done = False
+        self._copies_done: set[int] = set()
+
+    def _has(self, flag: Any) -> bool:
+        """Whether the demuxer declares that trait."""
+        return bool(flag.value & self._container.format.flags)
+
+    def _rate_option(self) -> Fraction | None:
+        """-r before -i, where the demuxer does not take it as its own option."""
+        if not self.spec.rate or self._container.format.name in ("image2", "rawvideo"):
+            return None
+        try:
+            rate = Fraction(self.spec.rate)
+        except (ValueError, ZeroDivisionError):
+            rate = Fraction(0)
+        if rate <= 0:
+            raise UsageError(f"-r {self.spec.rate}: not a frame rate, such as 25 or 30000/1001")
+        return rate
+
+    def _seek(self) -> None:
+        """Go to a key frame at or before the origin; files that cannot seek are read from 0."""
+        target = int(self._origin / MICROSECOND)
+        by_pts = self._has(FormatFlags.seek_to_pts)
+        if not by_pts and self._video.codec_context.has_b_frames:
+            target -= 3 * 1_000_000 // 23
+        try:
+            self._container.seek(target)
+        except (av.error.FFmpegError, OSError) as error:
+            _log.debug("%s: cannot seek, reading from the start: %s", self.spec.url, error)
+
+    def __iter__(self) -> Iterator[Item]:
+        with closing(self._packets()) as packets:
+            for packet in packets:
+                if packet.stream_index == self._video.index:
+                    yield from self._decode(packet)
+                elif packet.size and self._place(packet):
+                    yield packet
+                if self._all_read():
+                    break
+        self._check_end()
+
+    def _packets(self) -> Generator[av.Packet[Any], None, None]:
+        """Packets in file order; a read error ends them and is kept as damage."""
+        streams = [self._video, *self.copied]
+        try:
+            for packet in self._container.demux(streams):
+                self._follow(packet)
+                yield packet
+        except (av.error.InvalidDataError, av.error.OSError) as error:
+            self._note(f"reading stopped early: {error.strerror}")
+            flush = av.Packet()
+            flush.stream = self._video
+            yield flush
+
+    def _decode(self, packet: av.Packet[Any]) -> Iterator[Frame]:
+        if packet.is_corrupt:
+            self._note_packet(packet, "is incomplete")
+        try:
+            decoded = self._video.decode(packet)
+        except av.error.EOFError:
+            return
+        except av.error.InvalidDataError as error:
+            self._note_packet(packet, f"cannot be decoded: {error.strerror}")
+            return
+        for frame in decoded:
+            if self._stamp(frame):
+                self._count += 1
+                yield self._wrap(frame, self.sar)
+        del decoded
+
+    # ---- time ------------------------------------------------------------------------------
+
+    def _stamp(self, frame: av.VideoFrame) -> bool:
+        """Give a decoded frame its time; False if it lies outside the cut."""
+        unit = frame.time_base or self._video.time_base or MICROSECOND
+        pts = self._best_pts(frame, unit)
+        shown = pts - round(self._origin / unit)
+        if self.spec.start and shown < 0:
+            return False
+        if self._forced_rate:
+            unit, shown, frame.duration = 1 / self._forced_rate, self._count, 1
+        if self._end is not None and shown * unit >= self._end:
+            self._video_done = True
+            return False
+        frame.pts, frame.time_base = shown, unit
+        return not self._video_done
+
+    def _best_pts(self, frame: av.VideoFrame, unit: Fraction) -> int:
+        """The frame's time in the file, in `unit`; later than that of the frame before."""
+        pts = frame.dts if frame.pts is None else frame.pts
+        if pts is None:
+            pts = self._next_pts
+        if self._last_pts is not None and pts <= self._last_pts:
+            self._note(
+                f"timestamps go back at {float(pts * unit):.3f} s; frames are put in order",
+                once=True,
+            )
+            pts = self._last_pts + 1
+        rate = self.nominal_rate
+        usual = max(1, round(1 / (rate * unit))) if rate else 1
+        self._last_pts, self._next_pts = pts, pts + (frame.duration or usual)
+        return pts
+
+    def _place(self, packet: av.Packet[Any]) -> bool:
+        """Shift a copied packet to the origin; False if it lies outside the cut."""
+        unit = packet.time_base
+        shift = round(self._origin / unit)
+        if packet.dts is not None:
+            packet.dts -= shift
+        if packet.pts is not None:
+            packet.pts -= shift
+        if is_cover(packet.stream):
+            packet.pts = packet.dts = 0
+            return True
+        time = packet.dts if packet.pts is None else packet.pts
+        if time is None:
+            return True
+        if self.spec.start and time < 0:
+            if packet.stream.type != "subtitle" or time + (packet.duration or 0) <= 0:
+                return False
+            packet.duration = time + (packet.duration or 0)
+            packet.pts = packet.dts = time = 0
+        if self._end is not None and time * unit >= self._end:
+            self._copies_done.add(packet.stream_index)
+            return False
+        return True
+
+    def _follow(self, packet: av.Packet[Any]) -> None:
+        """Remember how far the file has been read, in its own time."""
+        time = packet.dts if packet.pts is None else packet.pts
+        if time is None or not packet.size:
+            return
+        end = (time + (packet.duration or 0)) * packet.time_base
+        self._reached = max(self._reached, end)
+
+    def _all_read(self) -> bool:
+        """Whether -t has cut every stream; sparse streams are not waited for."""
+        if not self._video_done or self._end is None:
+            return False
+        sounds = {stream.index for stream in self._container.streams.audio}
+        late = self._reached - self._origin > self._end + _PATIENCE
+        return late or sounds <= self._copies_done
+
+    # ---- damage ----------------------------------------------------------------------------
+
+    def _note_packet(self, packet: av.Packet[Any], what: str) -> None:
+        time = packet.dts if packet.pts is None else packet.pts
+        where = "at the end" if time is None else f"at {float(time * packet.time_base):.3f} s"
+        self._note(f"a video packet {where} {what}")
+
+    def _note(self, what: str, *, once: bool = False) -> None:
+        if once and any(what.split(" at ")[0] == said.split(" at ")[0] for said in self.damage):
+            return
+        self.damage.append(what)
+        _log.warning("%s: %s", self.spec.url, what)
+
+    def _declared_duration(self) -> Fraction | None:
+        if self._container.duration is not None:
+            return self._container.duration * MICROSECOND
+        if self._video.duration is not None and self._video.time_base:
+            return self._video.duration * self._video.time_base
+        return None
+
+    def _check_end(self) -> None:
+        """Raise if nothing came; note it if the file ends before its header says so."""
+        begin = (self._container.start_time or 0) * MICROSECOND
+        if not self._count and self.spec.start:
+            length = float(self._reached - begin)
+            raise MediaError(
+                f"{self.spec.url}: no frame at or after -ss {self.spec.start:g}; "
+                f"it is {length:.3f} s long",
+                self.spec.url,
+            )
+        if not self._count:
+            raise MediaError(f"{self.spec.url}: not a single frame could be decoded", self.spec.url)
+        name = self._container.format.name.split(",")[0]
+        declared = self._container.duration
+        if self._video_done or declared is None or name not in _DECLARES_DURATION:
+            return
+        missing = declared * MICROSECOND - (self._reached - begin)
+        if missing > Fraction(1, 2):
+            self._note(
+                f"the file ends early: {float(missing):.3f} s of the "
+                f"{float(declared * MICROSECOND):.3f} s that its header promises are missing"
+            )

@@ -1,0 +1,190 @@
+"""Opens inputs: what a name means, why it cannot be read, and how its video is decoded."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+import av
+import av.container
+import av.error
+from av.codec.hwaccel import HWAccel, hwdevices_available
+
+from .errors import DeviceError, MediaError, UsageError
+from .job import InputSpec
+
+_PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_PICTURE_RATE = ("image2", "image2pipe", "rawvideo")
+_GUESSES = frozenset({"tty", "bin", "adf", "idf", "xbin"})
+"""Text art: what libavformat takes a plain text file for."""
+
+
+def open_input(spec: InputSpec) -> tuple[av.container.InputContainer, av.VideoStream]:
+    """The open file and its main video stream, ready to decode; one-line errors."""
+    if not is_device(spec.format) and is_local(spec.url):
+        _check_readable(spec.url)
+    hardware = _hardware(spec)
+    container = _open(spec, hardware)
+    try:
+        video = _main_video(container, spec.url)
+        _prepare_decoder(video, spec, hardware)
+    except BaseException:
+        container.close()
+        raise
+    return container, video
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+def is_device(form: str) -> bool:
+    """Whether a format reads its name as text rather than as a file."""
+    return form == "lavfi"
+
+
+def is_local(url: str) -> bool:
+    """Whether a name means a file (or a pattern of files) here, not a pipe or an address."""
+    if url == "-" or url.startswith("pipe:"):
+        return False
+    return not _PROTOCOL.match(url) or url.startswith("file:") or Path(url).exists()
+
+
+def local_path(url: str) -> Path:
+    """The path that a local name means."""
+    return Path(url if Path(url).exists() else url.removeprefix("file:"))
+
+
+def av_name(url: str, pipe: str) -> str:
+    """The name for libavformat; `file:` keeps colons in a file's name from being a protocol."""
+    if url == "-":
+        return pipe
+    return f"file:{local_path(url)}" if is_local(url) else url
+
+
+def is_pattern(url: str) -> bool:
+    """Whether a name stands for numbered pictures: `frame%04d.png`."""
+    return re.search(r"%0?\d*d", url) is not None and not Path(url).exists()
+
+
+def _check_readable(url: str) -> None:
+    path = local_path(url)
+    if is_pattern(str(path)) or "*" in path.name:
+        if not path.parent.is_dir():
+            raise MediaError(f"{url}: no such folder: {path.parent}", url)
+        return
+    try:
+        kind = path.stat()
+        if stat.S_ISDIR(kind.st_mode):
+            raise MediaError(f"{url}: is a folder, not a file", url)
+        if stat.S_ISREG(kind.st_mode):
+            with path.open("rb"):
+                pass
+            if kind.st_size == 0:
+                raise MediaError(f"{url}: the file is empty", url)
+    except MediaError:
+        raise
+    except OSError as error:
+        raise MediaError(f"{url}: {(error.strerror or str(error)).lower()}", url) from error
+
+
+# ---- opening -----------------------------------------------------------------------------------
+
+
+def _open(spec: InputSpec, hardware: HWAccel | None) -> av.container.InputContainer:
+    name = spec.url if is_device(spec.format) else av_name(spec.url, "pipe:0")
+    form = spec.format or ("image2" if is_pattern(spec.url) else None)
+    options = dict(spec.options) | _demuxer_options(spec, form)
+    try:
+        container = av.open(name, "r", format=form, options=options, hwaccel=hardware)
+    except av.error.FFmpegError as error:
+        raise MediaError(_why_unreadable(spec, error), spec.url) from error
+    except ValueError as error:
+        raise UsageError(f"-f {form}: no such input format") from error
+    except RuntimeError as error:
+        if hardware is None:
+            raise
+        raise DeviceError(f"-hwaccel {spec.hwaccel}: {error}", device=spec.hwaccel) from error
+    if form is None and container.format.name in _GUESSES:
+        container.close()
+        raise MediaError(f"{spec.url}: not a video or a picture", spec.url)
+    return container
+
+
+def _demuxer_options(spec: InputSpec, form: str | None) -> dict[str, str]:
+    options = {}
+    if spec.pix_fmt:
+        options["pixel_format"] = spec.pix_fmt
+    if spec.size:
+        options["video_size"] = f"{spec.size[0]}x{spec.size[1]}"
+    if spec.rate and form in _PICTURE_RATE:
+        options["framerate"] = spec.rate
+    if form == "rawvideo" and not spec.size:
+        raise UsageError("-f rawvideo needs the frame size before -i: -s WIDTHxHEIGHT")
+    return options
+
+
+def _why_unreadable(spec: InputSpec, error: av.error.FFmpegError) -> str:
+    if isinstance(error, av.error.InvalidDataError):
+        reason = "not a video or a picture, or damaged"
+    elif is_pattern(spec.url) and not is_device(spec.format):
+        return f"{spec.url}: no pictures found that match the pattern"
+    else:
+        reason = (error.strerror or str(error)).lower()
+    return f"{spec.url}: {reason}"
+
+
+def _main_video(container: av.container.InputContainer, url: str) -> av.VideoStream:
+    """The stream that FFmpeg would pick, cover art aside."""
+    best = container.streams.best("video")
+    if isinstance(best, av.VideoStream) and not is_cover(best):
+        return best
+    moving = [stream for stream in container.streams.video if not is_cover(stream)]
+    if moving:
+        return max(moving, key=lambda stream: stream.width * stream.height)
+    kinds = sorted({stream.type for stream in container.streams})
+    what = f"only {', '.join(kinds)}" if kinds else "no streams at all"
+    if container.streams.video:
+        what = "only cover art and sound"
+    raise MediaError(f"{url}: has no video: {what}", url)
+
+
+def is_cover(stream: av.stream.Stream) -> bool:
+    """Whether a stream is an attached picture."""
+    return bool(stream.disposition & av.stream.Disposition.attached_pic)
+
+
+# ---- decoding ----------------------------------------------------------------------------------
+
+
+def _hardware(spec: InputSpec) -> HWAccel | None:
+    """What -hwaccel asks for; DeviceError where this build or machine does not have it."""
+    if spec.hwaccel in ("", "none"):
+        return None
+    built = hwdevices_available()
+    if spec.hwaccel not in built:
+        raise DeviceError(
+            f"-hwaccel {spec.hwaccel}: not available; this build has {', '.join(built)}",
+            device=spec.hwaccel,
+        )
+    return HWAccel(spec.hwaccel, device=spec.hwaccel_device or None, allow_software_fallback=False)
+
+
+def _prepare_decoder(video: av.VideoStream, spec: InputSpec, hardware: HWAccel | None) -> None:
+    context = video.codec_context
+    if context is None:
+        raise MediaError(f"{spec.url}: no decoder for its video", spec.url)
+    if hardware is not None and not context.is_hwaccel:
+        raise DeviceError(
+            f"-hwaccel {spec.hwaccel}: cannot decode {context.name}", device=spec.hwaccel
+        )
+    context.thread_type = av.codec.context.ThreadType.AUTO
+    context.options = decoder_options(video, spec.options)
+
+
+def decoder_options(video: av.VideoStream, options: Mapping[str, str]) -> dict[str, str]:
+    """Those of the input's options that its video decoder knows."""
+    known = video.codec_context.supported_options
+    names = {option.name for option in (*known.generic, *known.private)}
+    return {key: value for key, value in options.items() if key in names}

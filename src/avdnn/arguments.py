@@ -14,7 +14,6 @@ from .words import DNN_OPTIONS, Place, Word, words
 
 _LEVELS = ("quiet", "panic", "fatal", "error", "warning", "info", "verbose", "debug", "trace")
 _LEVEL_NUMBERS = ("-8", "0", "8", "16", "24", "32", "40", "48", "56")
-_LAMBDA = 118  # FF_QP2LAMBDA: FFmpeg's quality units per step of -q
 
 
 @dataclass(slots=True)
@@ -48,16 +47,19 @@ def parse(argv: Sequence[str]) -> Job:
     every = line.every.known
     if "y" in every and "n" in every:
         raise UsageError("-y and -n contradict each other: give one of them")
-    dnn = {DNN_OPTIONS[name]: value for name, value in line.own.items() if name in DNN_OPTIONS}
+    vf = _vf(line.output.known)
+    model = line.own.get("model", "")
+    if model and vf is not None:
+        raise UsageError("--model and -vf exclude each other: write model= in the filter")
     return Job(
         input=_input(line.source, line.input),
         output=_output(line.target, line.output, overwrite="y" in every),
-        vf=_vf(line.output.known),
-        model=dnn.get("model", ""),
+        vf=vf,
+        model=model,
         init_hw_device=every.get("init_hw_device", ""),
         filter_hw_device=every.get("filter_hw_device", ""),
         benchmark="benchmark" in every,
-        dnn_options=dnn,
+        dnn_options={DNN_OPTIONS[n]: value for n, value in line.own.items() if n in DNN_OPTIONS},
         progress=_progress(line),
         loglevel=_level(every) if "loglevel" in every else "",
         debug="debug" in line.own,
@@ -165,7 +167,7 @@ def _output(url: str, options: _Options, *, overwrite: bool) -> OutputSpec:
         audio=audio and "an" not in known,
         subtitles=subtitles and "sn" not in known,
         overwrite=overwrite,
-        options={**options.passed, **_quality(options)},
+        options=options.passed,
     )
 
 
@@ -213,19 +215,6 @@ def _check_fps_mode(known: Mapping[str, str]) -> None:
     mode = known.get("fps_mode", "0")
     if mode not in ("0", "2", "passthrough", "vfr", "-1", "auto"):
         raise UsageError(f"-fps_mode {mode} is not supported: set a rate with -r or the filter fps")
-
-
-def _quality(options: _Options) -> dict[str, str]:
-    """-q:v as the encoder's own options."""
-    if "q" not in options.known:
-        return {}
-    given = options.known["q"]
-    try:
-        quality = round(float(given) * _LAMBDA)
-    except ValueError:
-        raise UsageError(f"-q:v: expected a number, got {given!r}") from None
-    flags = options.passed.get("flags", "")
-    return {"flags": f"{flags}+qscale", "global_quality": str(quality)}
 
 
 def _mapped(maps: Sequence[str]) -> tuple[bool, bool]:

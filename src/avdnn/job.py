@@ -61,7 +61,7 @@ class Job:
 
     `vf` is FFmpeg filter text. None means: the bundled model `model` on the best backend.
     `dnn_options` are options, by their names in filter text, for every dnn filter that does not
-    set them itself; `model` is among them where one was named.
+    set them itself.
     `init_hw_device` and `filter_hw_device` are FFmpeg's options, as given.
     `progress`, `loglevel` and `debug` say what the command line shows.
     """

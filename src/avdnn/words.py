@@ -48,7 +48,6 @@ VALUES = {
     "frames": Place.OUTPUT,
     "map": Place.OUTPUT,
     "fps_mode": Place.OUTPUT,
-    "q": Place.OUTPUT,
     "f": Place.EITHER,
     "ss": Place.EITHER,
     "t": Place.EITHER,
@@ -81,7 +80,6 @@ DNN_OPTIONS = {
         name.replace("_", "-"): name
         for name in (
             "dnn_backend",
-            "model",
             "device",
             "precision",
             "nireq",
@@ -96,7 +94,7 @@ DNN_OPTIONS = {
 }
 """avdnn's own `--name VALUE` that stand for the dnn filters' option of that name."""
 
-OWN = ("progress", "debug", *DNN_OPTIONS)
+OWN = ("model", "progress", "debug", *DNN_OPTIONS)
 
 _AUDIO = "audio streams are copied as they are"
 _UNSUPPORTED = {

@@ -19,10 +19,10 @@ import numpy as np
 
 from ..errors import BackendError, DeviceError, InferenceError, ModelError, NonFiniteError
 from ..frame import Arrays, Layout, ModelInfo, Precision, Shape, Shapes
-from . import Options, formats
-from .openvino_graph import Prepared, Wanted, prepare
-from .tensors import check_shapes, matched, number
-from .workers import Workers
+from . import Options, _formats
+from ._openvino_graph import Prepared, Wanted, prepare
+from ._tensors import check_shapes, matched, number
+from ._workers import Workers
 
 SUFFIXES: tuple[str, ...] = (".xml", ".onnx", ".pb", ".tflite", ".pdmodel", "")
 
@@ -65,7 +65,7 @@ def precisions(options: Options) -> tuple[Precision, ...]:
 
 def load(model: Path, options: Options) -> OpenVINO:
     """Read, reshape, add the conversions, compile."""
-    kind = formats.check(model, "openvino")
+    kind = _formats.check(model, "openvino")
     core = runtime().Core()
     device = _device(core, options.device)
     allowed = _precisions(core, device)
@@ -95,7 +95,7 @@ class OpenVINO:
     info: ModelInfo
 
     def __init__(
-        self, compiled: Any, prepared: Prepared, kind: formats.Kind, options: Options
+        self, compiled: Any, prepared: Prepared, kind: _formats.Kind, options: Options
     ) -> None:
         self._prepared = prepared
         slots = _slots(compiled, options)

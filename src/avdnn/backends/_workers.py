@@ -11,12 +11,15 @@ from ..frame import Arrays
 
 
 class Workers:
-    """`slots` threads; `submit` waits while all are busy, errors end up in the future."""
+    """At most `slots` jobs at once, on as many threads or on fewer.
 
-    def __init__(self, backend: str, slots: int) -> None:
+    `submit` waits while all slots are taken; errors end up in the future.
+    """
+
+    def __init__(self, backend: str, slots: int, threads: int = 0) -> None:
         self._backend = backend
         self._free = BoundedSemaphore(slots)
-        self._threads = ThreadPoolExecutor(slots, thread_name_prefix=f"avdnn-{backend}")
+        self._threads = ThreadPoolExecutor(threads or slots, thread_name_prefix=f"avdnn-{backend}")
         self._closed = False
 
     def submit(self, job: Callable[[], Arrays]) -> Future[Arrays]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ModelError
 from ..frame import Layout, Shape, TensorSpec
-from .tensors import guess_layout, is_picture, resized, select
+from ._tensors import guess_layout, is_picture, resized, select
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -22,3 +25,15 @@ class Clock:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def iterate(self, name: str, items: Iterable[T]) -> Iterator[T]:
+        """`items`, with the time that each takes to come added to `name`."""
+        source = iter(items)
+        while True:
+            with self.measure(name):
+                try:
+                    item = next(source)
+                except StopIteration:
+                    return
+            yield item
+            del item

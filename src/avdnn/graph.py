@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from math import isfinite
@@ -123,10 +123,14 @@ def bind(
     *,
     aliases: Mapping[str, str] = types.MappingProxyType({}),
     defaults: Mapping[str, str] = types.MappingProxyType({}),
+    order: Sequence[str] = (),
+    collect: Collection[str] = (),
+    into: str = "",
 ) -> T:
     """An instance of dataclass `cls` from the options of a call; GraphError with a caret.
 
-    Options without a name go to the fields in their order, keyword-only fields excepted. A name
+    Options without a name go to the fields in their order, keyword-only fields excepted, or to
+    those that `order` names. Names in `collect` become keys of the Mapping field `into`. A name
     may be that of a field, without its trailing underscore, or one of `aliases` (old name to
     field). As in FFmpeg the last of several wins. `defaults` are values for fields that the text
     does not set. Fields may be str, int, float, bool, an Enum, `X | None`, tuple[str, ...] (joined
@@ -141,18 +145,25 @@ def bind(
     given: dict[str, tuple[Text, str]] = {}
     for key, text in defaults.items():
         given[_field_of(call, key, known, aliases, call.position).name] = Text.whole(text), key
-    in_order = iter([name for name, entry in known.items() if not entry.kw_only])
+    in_order = iter(order or [name for name, entry in known.items() if not entry.kw_only])
+    collected: dict[str, str] = {}
     for argument in arguments(call):
         key = next(in_order, "") if argument.key is None else argument.key
         if argument.key is None and not key:
             raise call.error(f"{call.name} has no more options without a name", argument.position)
+        if key in collect and key not in known:
+            collected[key] = argument.value.chars
+            continue
         entry = _field_of(call, key, known, aliases, argument.position)
         given[entry.name] = argument.value, key
     for name, entry in known.items():
         absent = entry.default is MISSING and entry.default_factory is MISSING
         if absent and entry.name not in given:
             raise call.error(f"{call.name} needs the option {name}=")
-    return cls(**{name: _convert(*value, hints[name]) for name, value in given.items()})
+    values = {name: _convert(*value, hints[name]) for name, value in given.items()}
+    if collected:
+        values[into] = {**values.get(into, {}), **collected}
+    return cls(**values)
 
 
 def _field_of(

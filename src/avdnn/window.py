@@ -32,10 +32,11 @@ def window(
 ) -> Iterator[T]:
     """Run every work item through `start` in batches and yield what `finish` makes, in order.
 
-    `finish` gets the batch and its future, and yields one item for each of the batch. Items that are no work (packets) keep their
-    place. At most `in_flight` jobs run at once; the window waits only when it is full or at the
-    end. The last batch goes short. A job's error is raised when its turn comes; whatever makes
-    the window end, it first waits for the jobs that still run, so that their memory outlives them.
+    `finish` gets the batch and its future, and yields one item for each of the batch. Items that
+    are no work (packets) keep their place. At most `in_flight` jobs run at once; the window waits
+    only when it is full or at the end. The last batch goes short. A job's error is raised when
+    its turn comes; whatever makes the window end, it first waits for the jobs that still run, so
+    that their memory outlives them.
     """
     queue: deque[_Job[T, R]] = deque()
     filling: _Job[T, R] = _Job([], [])

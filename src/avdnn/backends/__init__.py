@@ -152,6 +152,13 @@ def reads(name: str, model: Path) -> bool:
     return suffix in found.SUFFIXES
 
 
+def keys(name: str) -> Mapping[str, str]:
+    """The backend's own backend_configs keys, each with a line of help; imports no framework."""
+    found: Any = importlib.import_module(f".{name}", __name__)
+    result: Mapping[str, str] = found.KEYS
+    return result
+
+
 def choose(model: Path) -> str:
     """The best installed backend for a model file, by its name's ending.
 

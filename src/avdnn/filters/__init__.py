@@ -8,8 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -37,7 +36,7 @@ class Context:
 
     `say` takes one-line notes for the user. `cache` is the folder for compiled models, or None.
     `frame_rate` is the source's nominal rate as text, for libavfilter. `filter_device` is the
-    device that hwupload uses.
+    device that hwupload uses. `dnn_options` hold for every dnn filter that does not set them.
     """
 
     say: Callable[[str], None]
@@ -45,6 +44,7 @@ class Context:
     cache: Path | None = None
     frame_rate: str = ""
     filter_device: str = ""
+    dnn_options: Mapping[str, str] = field(default_factory=dict)
 
 
 def ours() -> tuple[str, ...]:
@@ -94,5 +94,9 @@ def connect(chain: list[Filter], items: Iterator[Item]) -> Iterator[Item]:
 
 
 def _closing(link: Filter, items: Iterator[Item]) -> Iterator[Item]:
-    with closing(items):  # type: ignore[type-var]
+    try:
         yield from link(items)
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None:
+            close()

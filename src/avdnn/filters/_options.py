@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
-from .. import backends
+from .. import backends, graph
 from ..backends import Options
 from ..errors import BackendUnavailable, ModelError
 from ..frame import Layout, Precision
@@ -68,7 +69,27 @@ class DnnOptions:
     strict: bool = field(default=False, kw_only=True)
 
 
-def check(options: DnnOptions, call: Call) -> DnnOptions:
+T = TypeVar("T", bound=DnnOptions)
+
+
+def bind(
+    call: Call, cls: type[T], defaults: Mapping[str, str], order: Sequence[str] = ()
+) -> T:
+    """The options of a call; a backend's own key may stand among them, as in FFmpeg since 7.1."""
+    keys = {key for name in backends.NAMES for key in backends.keys(name)}
+    bound = graph.bind(
+        call,
+        cls,
+        aliases={"options": "backend_configs"},
+        defaults=defaults,
+        order=order,
+        collect=keys,
+        into="backend_configs",
+    )
+    return _checked(bound, call)
+
+
+def _checked(options: T, call: Call) -> T:
     """Lift old backend_configs keys and refuse what no backend could do, before any file opens."""
     if not options.model:
         raise call.error(f"{call.name} needs model=")
@@ -92,7 +113,7 @@ def check(options: DnnOptions, call: Call) -> DnnOptions:
 _ORDERS = ("", "rgb", "bgr")
 
 
-def _lift(options: DnnOptions, call: Call) -> DnnOptions:
+def _lift(options: T, call: Call) -> T:
     config = dict(options.backend_configs)
     for key in LIFTED:
         if key not in config:
@@ -132,12 +153,11 @@ def locate(options: DnnOptions) -> tuple[str, Path]:
     if name == "auto":
         name = os.environ.get("AVDNN_BACKEND", "auto") or "auto"
     wanted = None if name == "auto" else name
-    bundled = models.resolve(options.model, wanted)
-    path = bundled or Path(options.model)
+    path = models.resolve(options.model, wanted)
     if not path.exists():
-        known = ", ".join(models.registry())
         raise ModelError(
-            f"{options.model}: no such model file, and no bundled model of that name ({known})"
+            f"{options.model}: no such model file; the bundled models are "
+            f"{', '.join(models.registry())}"
         )
     if wanted is None:
         return backends.choose(path), path

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from .. import graph
 from ..graph import Call
 from ..pixfmt import FORMATS, Family
 from . import Context
 from ._dnn import DnnFilter
-from ._options import DnnOptions, check
+from ._options import DnnOptions, bind
 
 
 class FilterType(StrEnum):
@@ -27,8 +26,12 @@ class DerainOptions(DnnOptions):
     filter_type: FilterType = field(default=FilterType.DERAIN, kw_only=True)
 
 
+ORDER = ("filter_type", "dnn_backend", "model", "input", "output")
+"""FFmpeg's order of options without a name."""
+
+
 def make(call: Call, context: Context) -> DnnFilter:
     """The filter that a call describes."""
-    options = graph.bind(call, DerainOptions, aliases={"options": "backend_configs"})
+    options = bind(call, DerainOptions, context.dnn_options, ORDER)
     colour = [name for name, form in FORMATS.items() if form.family is not Family.LUMA]
-    return DnnFilter(call, check(options, call), context, formats=colour)
+    return DnnFilter(call, options, context, formats=colour)

@@ -1,0 +1,163 @@
+"""The whole job on one screen: read, filter, write."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import filters, models
+from .clock import Clock
+from .errors import UsageError
+from .filters import Context, Item
+from .frame import Frame
+from .job import Job
+from .media import Reader
+from .pixfmt import Family, pixel_format
+from .progress import Progress
+from .stage import Stage
+from .writer import Writer
+
+_log = logging.getLogger(__name__)
+
+DEPTH = 4
+"""Frames that a stage may be ahead."""
+
+DEFAULT_MODEL = "espcn-x2"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a job did and what it took; times are seconds, sizes are bytes.
+
+    `stages` are seconds by step; steps on different threads overlap, and a step that runs on
+    several cores counts once. Device figures are 0 without a GPU.
+    """
+
+    frames: int
+    seconds: float
+    first_frame_seconds: float
+    cpu_seconds: float
+    peak_memory_bytes: int
+    stages: Mapping[str, float] = field(default_factory=dict)
+    host_to_device_bytes: int = 0
+    device_to_host_bytes: int = 0
+    device_peak_bytes: int = 0
+
+    @property
+    def fps(self) -> float:
+        """Frames per second from the first frame read to the last written."""
+        return self.frames / self.seconds if self.seconds > 0 else 0.0
+
+
+def run(job: Job, *, progress: Progress | None = None) -> Report:
+    """Do a job; the output file is there only if this returns.
+
+    Errors of any thread are raised here, after all threads have ended. Notes for the user go to
+    this module's logger at WARNING.
+    """
+    progress = progress or Progress()
+    clock = Clock()
+    began, cpu_began = time.perf_counter(), time.process_time()
+    first = 0.0
+    frames = 0
+    with ExitStack() as opened:
+        reader = opened.enter_context(Reader(job.input))
+        rate = reader.nominal_rate
+        context = Context(
+            say=_log.warning,
+            clock=clock,
+            cache=cache_folder(),
+            frame_rate=str(rate) if rate else "",
+            filter_device=job.filter_hw_device,
+            dnn_options=job.dnn_options,
+        )
+        chain = filters.build(chain_text(job, reader), context)
+        writer = opened.enter_context(Writer(job.output, reader))
+        decoded = opened.enter_context(Stage(clock.iterate("decode", reader), DEPTH, "decode"))
+        filtered = filters.connect(chain, decoded)
+        items: Stage[Item] = opened.enter_context(Stage(filtered, DEPTH, "filter"))
+        progress.start(reader.frames, float(reader.duration) if reader.duration else None)
+        with closing(items):
+            for item in items:
+                with clock.measure("encode and write"):
+                    writer.write(item)
+                if isinstance(item, Frame):
+                    frames += 1
+                    first = first or time.perf_counter() - began
+                    progress.update(frames, _seconds(item))
+                del item
+                if writer.full:
+                    break
+        with clock.measure("encode and write"):
+            writer.close()
+    progress.finish()
+    return Report(
+        frames=frames,
+        seconds=time.perf_counter() - began,
+        first_frame_seconds=first,
+        cpu_seconds=time.process_time() - cpu_began,
+        peak_memory_bytes=_peak_memory(),
+        stages=dict(clock.seconds),
+    )
+
+
+def chain_text(job: Job, reader: Reader) -> str:
+    """The job's filter text; without one, the bundled or named model and what it needs.
+
+    A model of three channels gets RGB of the source's depth, and its output is converted back.
+    """
+    if job.vf is not None:
+        if job.model:
+            raise UsageError("--model and -vf exclude each other: write model= in the filter")
+        return job.vf
+    model = job.model or DEFAULT_MODEL
+    text = f"dnn_processing=model={_quoted(model)}"
+    if models.channels(model) != 3 or not reader.pix_fmt:
+        return text
+    source = pixel_format(reader.pix_fmt)
+    if source.family is not Family.LUMA:
+        return text
+    rgb = "gbrap" if source.alpha else "gbrp"
+    depth = "" if source.depth == 8 else f"{source.depth}le"
+    return f"format={rgb}{depth},{text},format={source.name}"
+
+
+def _quoted(value: str) -> str:
+    """`value` as one option value of filter text, whatever it holds."""
+    inner = "".join(f"\\{char}" if char in ":\\'" else char for char in value)
+    return "'" + inner.replace("'", "'\\''") + "'"
+
+
+def cache_folder() -> Path | None:
+    """Where compiled models are kept: AVDNN_CACHE, else the user's cache folder; None if unusable.
+
+    An empty AVDNN_CACHE turns caching off.
+    """
+    named = os.environ.get("AVDNN_CACHE")
+    if named == "":
+        return None
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(named or os.path.join(base, "avdnn"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _log.info("no cache for compiled models: %s", error)
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def _seconds(frame: Frame) -> float | None:
+    pts = frame.meta.pts
+    return None if pts is None else float(pts * frame.meta.time_base)
+
+
+def _peak_memory() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

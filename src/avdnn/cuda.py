@@ -1,0 +1,285 @@
+"""One NVIDIA GPU: context, streams, events, memory, kernels. The only module that imports cupy.
+
+Three streams and nothing that waits for the whole device: `decode` is the legacy default stream,
+FFmpeg's own; `compute` runs networks and kernels, shared with the framework; `copies` carries
+transfers. The last two do not wait for the default stream unless an event says so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from .blocks import Block, Event, Pool, Stream
+from .errors import BackendUnavailable, DeviceError
+from .frame import Array
+
+SAMPLES = {"uint8": "unsigned char", "uint16": "unsigned short"}
+TENSORS = {"float32": "float", "float16": "half_t", "bfloat16": "bfloat_t"}
+TILE = (32, 8)
+"""Threads of a block across and down."""
+
+_OUT_OF_MEMORY, _NOT_SUPPORTED, _NO_DRIVER, _NO_DEVICE, _BAD_DEVICE = 2, 801, 35, 100, 101
+_UP, _DOWN, _WITHIN = 1, 2, 3
+"""cudaMemcpyKind."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes that went over the bus."""
+
+    up: int = 0
+    down: int = 0
+
+
+class Device:
+    """The GPU `index` of this process; see `device()`, which keeps one object for each."""
+
+    def __init__(self, index: int) -> None:
+        self._cp: Any = _cupy()
+        self.index = index
+        self.label = f"cuda:{index}"
+        self.traffic = Traffic()
+        self._modules: dict[tuple[str, str], Any] = {}
+        self._tables: dict[int, tuple[Array, Any]] = {}
+        self._lock = threading.Lock()
+        with reporting(self.label, "start"):
+            count = self._cp.cuda.runtime.getDeviceCount()
+            if not 0 <= index < count:
+                have = f"cuda:0 to cuda:{count - 1}" if count > 1 else "cuda:0 alone"
+                raise DeviceError(f"no GPU cuda:{index}; this machine has {have}", device="cuda")
+            self.use()
+            self._cp.cuda.runtime.free(0)
+            properties = self._cp.cuda.runtime.getDeviceProperties(index)
+            self.name: str = properties["name"].decode()
+            self.decode: Any = self._cp.cuda.Stream.null
+            self.compute: Any = self._cp.cuda.Stream(non_blocking=True)
+            self.copies: Any = self._cp.cuda.Stream(non_blocking=True)
+        self.pool = Pool(self._allocate, self._cp.cuda.runtime.free, self.mark)
+        self.pinned = Pool(self._allocate_pinned, self._cp.cuda.runtime.freeHost, self.mark)
+        atexit.register(self.close)
+
+    def use(self) -> None:
+        """Make this GPU and its primary context current on the calling thread."""
+        self._cp.cuda.runtime.setDevice(self.index)
+
+    def close(self) -> None:
+        """Free what is idle; nothing goes back to the pools any more."""
+        self.pool.close()
+        self.pinned.close()
+
+    # ---- streams -------------------------------------------------------------------------------
+
+    def mark(self, stream: Stream) -> Event:
+        """An event behind all that is in `stream`; waiting for it lets the thread sleep."""
+        self.use()
+        event: Any = self._cp.cuda.Event(block=True, disable_timing=True)
+        event.record(stream)
+        marked: Event = event
+        return marked
+
+    # ---- memory --------------------------------------------------------------------------------
+
+    def _allocate(self, size: int) -> int:
+        self.use()
+        try:
+            pointer: int = self._cp.cuda.runtime.malloc(size)
+        except self._cp.cuda.runtime.CUDARuntimeError as error:
+            if error.status != _OUT_OF_MEMORY:
+                raise
+            free, total = self._cp.cuda.runtime.memGetInfo()
+            raise OutOfDeviceMemory(self.label, size, free, total) from error
+        return pointer
+
+    def _allocate_pinned(self, size: int) -> int:
+        self.use()
+        with reporting(self.label, f"pin {size >> 20} MiB of host memory"):
+            pointer: int = self._cp.cuda.runtime.hostAlloc(size, 0)
+        return pointer
+
+    def array(
+        self,
+        block: Block,
+        shape: Sequence[int],
+        dtype: str,
+        strides: Sequence[int] | None = None,
+        offset: int = 0,
+    ) -> Array:
+        """A view of device memory that keeps the block alive; bfloat16 is shown as uint16."""
+        cp = self._cp
+        whole = cp.cuda.UnownedMemory(block.pointer, block.size, block, self.index)
+        kind = "uint16" if dtype == "bfloat16" else dtype
+        pointer = cp.cuda.MemoryPointer(whole, offset)
+        return cp.ndarray(tuple(shape), kind, pointer, strides)
+
+    def pointer(self, array: Array) -> int:
+        """Where an array of this device begins."""
+        address: int = array.data.ptr
+        return address
+
+    def table(self, values: Array) -> Array:
+        """A small constant array on the device; one copy for each array object."""
+        with self._lock:
+            known = self._tables.get(id(values))
+            if known is None:
+                self.use()
+                with self.compute:
+                    known = values, self._cp.asarray(values)
+                self.compute.synchronize()
+                self._tables[id(values)] = known
+            return known[1]
+
+    def copy(
+        self,
+        target: int,
+        target_pitch: int,
+        source: int,
+        source_pitch: int,
+        width: int,
+        rows: int,
+        stream: Stream,
+        *,
+        way: str = "within",
+    ) -> None:
+        """Copy `rows` of `width` bytes: "up" to the device, "down" to pinned memory, "within"."""
+        kind = {"up": _UP, "down": _DOWN, "within": _WITHIN}[way]
+        if way == "up":
+            self.traffic.up += width * rows
+        elif way == "down":
+            self.traffic.down += width * rows
+        self.use()
+        runtime = self._cp.cuda.runtime
+        if target_pitch == source_pitch == width:
+            runtime.memcpyAsync(target, source, width * rows, kind, stream.ptr)
+            return
+        runtime.memcpy2DAsync(
+            target, target_pitch, source, source_pitch, width, rows, kind, stream.ptr
+        )
+
+    def clear(self, array: Array, stream: Any) -> None:
+        """Fill a contiguous array with zero bytes."""
+        self.use()
+        self._cp.cuda.runtime.memsetAsync(array.data.ptr, 0, array.nbytes, stream.ptr)
+
+    # ---- kernels -------------------------------------------------------------------------------
+
+    def launch(
+        self,
+        kernel: str,
+        sample: str,
+        tensor: str,
+        grid: tuple[int, int, int],
+        args: Sequence[int | float],
+        stream: Any,
+    ) -> None:
+        """Run one of kernels.cu; integers go as 64 bits, floats as 32."""
+        self.use()
+        function = self._function(kernel, sample, tensor)
+        typed = [np.float32(arg) if isinstance(arg, float) else np.int64(arg) for arg in args]
+        with stream:
+            function(grid, (*TILE, 1), tuple(typed))
+
+    def _function(self, kernel: str, sample: str, tensor: str) -> Any:
+        with self._lock:
+            module = self._modules.get((sample, tensor))
+            if module is None:
+                source = resources.files(__package__).joinpath("kernels.cu").read_text()
+                kinds = f"#define SAMPLE {SAMPLES[sample]}\n#define TENSOR {TENSORS[tensor]}\n"
+                module = self._cp.RawModule(code=kinds + source, options=("-std=c++17",))
+                self._modules[sample, tensor] = module
+        return module.get_function(kernel)
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total bytes of the device, all programs counted."""
+        self.use()
+        free, total = self._cp.cuda.runtime.memGetInfo()
+        return int(free), int(total)
+
+
+class OutOfDeviceMemory(DeviceError, MemoryError):
+    """The device has no room; says how much was needed."""
+
+    def __init__(self, label: str, size: int, free: int, total: int) -> None:
+        super().__init__(
+            f"{label} is out of memory: {_mib(size)} more are needed, {_mib(free)} of "
+            f"{_mib(total)} are free; use a smaller batch_size=, fit=tile, or stop other programs",
+            device=label,
+        )
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MiB"
+
+
+@functools.cache
+def device(index: int = 0) -> Device:
+    """The GPU of that index: one object a process."""
+    return Device(index)
+
+
+def installed() -> bool:
+    """Whether cupy is there, without importing it."""
+    return importlib.util.find_spec("cupy") is not None
+
+
+def _cupy() -> Any:
+    if not installed():
+        raise BackendUnavailable("frames on a GPU need cupy: pip install 'avdnn[cuda]'")
+    import cupy
+
+    return cupy
+
+
+@contextmanager
+def reporting(label: str, doing: str) -> Iterator[None]:
+    """Turn CUDA's errors into a DeviceError of one line that says what to do."""
+    cp = _cupy()
+    try:
+        yield
+    except cp.cuda.runtime.CUDARuntimeError as error:
+        raise DeviceError(
+            explained(label, doing, error.status, str(error)), device=label
+        ) from error
+
+
+def explained(label: str, doing: str, status: int, text: str) -> str:
+    """What a CUDA runtime status means for the user."""
+    if status == _NO_DRIVER:
+        return (
+            "the NVIDIA driver is missing or older than this CUDA: update the driver, or run the "
+            "container with --gpus all (see avdnn doctor)"
+        )
+    if status == _NO_DEVICE:
+        return "no NVIDIA GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"
+    if status == _BAD_DEVICE:
+        return f"no GPU {label} on this machine (see avdnn doctor)"
+    if status == _OUT_OF_MEMORY:
+        return f"{label} could not {doing}: out of memory"
+    return f"{label} could not {doing}: {text}"
+
+
+def pinned_array(block: Block, size: int) -> Array:
+    """Pinned host memory as bytes; the array keeps the block alive."""
+    return np.asarray(_Pinned(block, size))
+
+
+class _Pinned:
+    """What NumPy needs to see a block, and to hold it."""
+
+    def __init__(self, block: Block, size: int) -> None:
+        self._block = block
+        self.__array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (block.pointer, False),
+            "version": 3,
+        }

@@ -40,9 +40,15 @@ class Copies:
         self._container = container
         self._spec = spec
         self._streams: dict[int, av.stream.Stream] = {}
+        self._sources: list[av.stream.Stream] = []
         self._last: dict[int, int] = {}
         self._pictures_only = container.default_audio_codec == "none"
         self.notes: list[str] = []
+
+    @property
+    def kept(self) -> list[av.stream.Stream]:
+        """The input's streams that are copied."""
+        return [stream for stream in self._sources if stream.index in self._streams]
 
     def add(self, stream: av.stream.Stream) -> None:
         """Make room for one stream; MediaError if the container cannot hold what is asked for."""
@@ -68,6 +74,7 @@ class Copies:
         made.metadata.update(kept_tags(stream.metadata))
         made.disposition = stream.disposition
         self._streams[stream.index] = made
+        self._sources.append(stream)
 
     def _leave_out(self, stream: av.stream.Stream, why: str) -> None:
         note = f"{describe(stream)} is left out: {why}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,9 +13,10 @@ import av.error
 import av.logging
 from av.codec import Codec, find_best_pix_fmt_of_list
 from av.codec.codec import PixFmtLoss, UnknownCodecError
-from av.codec.context import Flags
+from av.codec.context import Flags, OptionFlags, ThreadType
 
-from .errors import FormatError, MediaError, UsageError
+from .conversion import Colours
+from .errors import FormatError, UsageError
 from .job import OutputSpec
 
 _PREFERRED = {
@@ -67,21 +68,6 @@ def choose_encoder(spec: OutputSpec, form: str, default: str) -> Codec:
 
 
 @dataclass(frozen=True, slots=True)
-class Like:
-    """What the encoder is to say about the frames."""
-
-    time_base: Fraction
-    rate: Fraction | None
-    sar: Fraction | None
-    color_range: int
-    colorspace: int
-    color_primaries: int
-    color_trc: int
-    interlaced: bool = False
-    field_order: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """The pixel format to encode, and a sentence where it is not the frames' own."""
 
@@ -101,14 +87,16 @@ def choose_format(codec: Codec, wanted: str, own: str) -> Choice:
                 got=wanted,
             )
         return Choice(wanted)
+    if codec.name in ("mjpeg", "ljpeg"):
+        offered = [name for name in offered if name.startswith("yuvj")]
+        own = own.replace("yuv4", "yuvj4") if own.replace("yuv4", "yuvj4") in offered else own
     if not offered or own in offered:
         return Choice(own)
     plain = own.replace("yuvj", "yuv")
     if plain in offered:
         return Choice(plain)
-    full = [name for name in offered if "yuvj" not in name] or offered
-    best, loss = find_best_pix_fmt_of_list(full, own, _has_alpha(own))
-    chosen = best.name if best else full[0]
+    best, loss = find_best_pix_fmt_of_list(offered, own, _has_alpha(own))
+    chosen = best.name if best else offered[0]
     lost = [name for flag, name in _LOSSES if loss & flag]
     note = f"{codec.name} does not take {own}; encoding {chosen}"
     if lost:
@@ -135,62 +123,95 @@ def _has_alpha(name: str) -> bool:
 def encoder_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options under libavcodec's names: `b:v` is b, `q:v` and `qscale:v` are q."""
     plain = {key.removesuffix(":v"): value for key, value in options.items()}
-    if "qscale" in plain:
-        plain["q"] = plain.pop("qscale")
+    for old, new in (("qscale", "q"), ("vtag", "tag")):
+        if old in plain:
+            plain[new] = plain.pop(old)
     return plain
 
 
+@dataclass(frozen=True, slots=True)
+class Like:
+    """What the encoder is to know of the frames beside their size and format."""
+
+    time_base: Fraction
+    rate: Fraction | None
+    sar: Fraction | None
+    colours: Colours
+    primaries: int
+    transfer: int
+    field_order: int = 0
+    """FFmpeg's number; above 1 for interlaced frames."""
+
+
 def configure(
-    context: av.VideoCodecContext,
-    frame: av.VideoFrame,
-    choice: Choice,
-    options: Mapping[str, str],
-    like: Like,
+    context: av.VideoCodecContext, frame: av.VideoFrame, like: Like, options: Mapping[str, str]
 ) -> None:
     """Set up an unopened encoder for frames like `frame`."""
     context.width, context.height = frame.width, frame.height
-    context.pix_fmt = choice.pix_fmt
+    context.pix_fmt = frame.format.name
     if frame.sw_format is not None:
         context.sw_format = frame.sw_format.name
     context.time_base = like.time_base
     context.framerate = like.rate or Fraction(0)
-    context.thread_type = av.codec.context.ThreadType.AUTO
+    context.thread_type = ThreadType.AUTO
     context.flags |= Flags.frame_duration
     if like.sar:
         context.sample_aspect_ratio = like.sar
-    context.color_range = like.color_range
-    context.colorspace = like.colorspace
-    context.color_primaries = like.color_primaries
-    context.color_trc = like.color_trc
-    if like.interlaced and context.name in _INTERLACED:
-        context.flags |= Flags.interlaced_dct
+    context.color_range = like.colours.range
+    context.colorspace = like.colours.matrix
+    context.color_primaries = like.primaries
+    context.color_trc = like.transfer
+    if like.field_order > 1:
         context.field_order = like.field_order
+        if context.name in _INTERLACED:
+            context.flags |= Flags.interlaced_dct
+    context.options = _own_settings(context, options)
+
+
+def _own_settings(context: av.VideoCodecContext, options: Mapping[str, str]) -> dict[str, str]:
+    """Apply the settings that are no AVOptions; the others are returned."""
     plain = dict(options)
     quality = plain.pop("q", None)
     if quality is None and context.name in _COARSE and "b" not in plain:
         quality = "3"
     if quality is not None:
+        try:
+            context.global_quality = round(float(quality))
+        except ValueError as error:
+            raise UsageError(f"-q:v {quality}: not a number") from error
         context.qscale = True
-        context.global_quality = _whole(quality)
-    context.options = plain
+    tag = plain.pop("tag", None)
+    if tag is not None:
+        if len(tag) != 4 or not tag.isascii():
+            raise UsageError(f"-tag:v {tag}: a codec tag has four characters, such as hvc1")
+        context.codec_tag = tag
+    return plain
 
 
-def _whole(text: str) -> int:
-    try:
-        return round(float(text))
-    except ValueError as error:
-        raise UsageError(f"-q:v {text}: not a number") from error
+def option_names(codec: Codec) -> set[str]:
+    """Every option that an encoder has."""
+    known = av.CodecContext.create(codec, "w").supported_options
+    encoding = [entry for entry in known.generic if OptionFlags.ENCODING_PARAM in entry.flags]
+    return {entry.name for entry in (*encoding, *known.private)} | {"q", "tag"}
 
 
-def opening_error(context_name: str, error: Exception, attempt: Callable[[], object]) -> MediaError:
-    """Why an encoder did not open, in its own words: the attempt is made again, listening."""
+# ---- opening -----------------------------------------------------------------------------------
+
+
+def why_not_open(codec: Codec, frame: av.VideoFrame, like: Like, options: Mapping[str, str]) -> str:
+    """The encoder's own words on why it does not open: it is tried once more, listening."""
     level = av.logging.get_level()
     av.logging.set_level(av.logging.ERROR)
     try:
         with av.logging.Capture() as logs, suppress(av.error.FFmpegError, ValueError, OSError):
-            attempt()
+            context = av.CodecContext.create(codec, "w")
+            if isinstance(context, av.VideoCodecContext):
+                configure(context, frame, like, options)
+            context.open()
     finally:
         av.logging.set_level(level)
-    said = " ".join(message.strip() for _, _, message in logs)
-    detail = said or getattr(error, "strerror", "") or str(error)
-    return MediaError(f"encoder {context_name} does not open: {detail}")
+    said = "; ".join(dict.fromkeys(message.strip() for _, _, message in logs))
+    odd = frame.width % 2 or frame.height % 2
+    if odd and "yuv420" in frame.format.name:
+        said += " (an odd size needs -pix_fmt yuv444p, -c:v ffv1, or a scale or pad filter)"
+    return said.lstrip()

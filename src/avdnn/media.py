@@ -15,10 +15,12 @@ import av.error
 from av.format import Flags as FormatFlags
 
 from . import host
+from .cadence import frame_rate
+from .cut import Cut, seconds
 from .errors import MediaError, UsageError
 from .frame import Frame
 from .job import InputSpec
-from .opening import is_cover, is_device, is_local, open_input
+from .opening import is_device, is_local, open_input
 
 _log = logging.getLogger(__name__)
 
@@ -27,8 +29,6 @@ Item: TypeAlias = "Frame | av.Packet[Any]"
 
 MICROSECOND = Fraction(1, 1_000_000)
 _DECLARES_DURATION = ("mov", "matroska", "avi", "flv", "asf", "nut")
-_PATIENCE = Fraction(1)
-"""How far, in seconds, interleaved streams may lag behind the video at a cut."""
 
 
 class Reader:
@@ -149,30 +149,32 @@ class Reader:
     @property
     def origin(self) -> Fraction:
         """The instant of the file, in seconds, that items call 0."""
-        return self._origin
+        return self._cut.origin
 
     # ---- reading ---------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        """Decide origin, cuts and rate; seek."""
+        """Decide origin, cut and rate; seek."""
         self._forced_rate = self._rate_option()
-        begin = self._container.start_time or 0
+        begin = self._begin()
         running = self._has(FormatFlags.ts_discont)
         addressed = not is_device(self.spec.format) and not is_local(self.spec.url)
-        self._origin = begin * MICROSECOND if running or addressed else Fraction(0)
-        if self.spec.start:
-            self._origin = begin * MICROSECOND + Fraction(str(self.spec.start))
-            self._seek()
-        limit = self.spec.duration
-        self._end = None if limit is None else Fraction(str(limit))
-        if self._end is not None and self._end <= 0:
-            raise UsageError(f"-t {limit}: the duration before -i must be more than 0")
+        origin = begin if running or addressed else Fraction(0)
+        start, end = seconds(self.spec.start), seconds(self.spec.duration)
+        if end is not None and end <= 0:
+            raise UsageError(f"-t {self.spec.duration:g} before -i: must be more than 0")
+        if start:
+            origin = begin + start
+            self._seek(origin)
+        self._cut = Cut(origin, trims=bool(start), end=end)
         self._count = 0
         self._last_pts: int | None = None
         self._next_pts = 0
         self._reached = Fraction(0)
-        self._video_done = False
-        self._copies_done: set[int] = set()
+        self._video_over = False
+
+    def _begin(self) -> Fraction:
+        return (self._container.start_time or 0) * MICROSECOND
 
     def _has(self, flag: Any) -> bool:
         """Whether the demuxer declares that trait."""
@@ -182,19 +184,15 @@ class Reader:
         """-r before -i, where the demuxer does not take it as its own option."""
         if not self.spec.rate or self._container.format.name in ("image2", "rawvideo"):
             return None
-        try:
-            rate = Fraction(self.spec.rate)
-        except (ValueError, ZeroDivisionError):
-            rate = Fraction(0)
-        if rate <= 0:
+        rate = frame_rate(self.spec.rate)
+        if rate is None:
             raise UsageError(f"-r {self.spec.rate}: not a frame rate, such as 25 or 30000/1001")
         return rate
 
-    def _seek(self) -> None:
-        """Go to a key frame at or before the origin; files that cannot seek are read from 0."""
-        target = int(self._origin / MICROSECOND)
-        by_pts = self._has(FormatFlags.seek_to_pts)
-        if not by_pts and self._video.codec_context.has_b_frames:
+    def _seek(self, origin: Fraction) -> None:
+        """Go to a key frame at or before `origin`; what cannot seek is read from the start."""
+        target = int(origin / MICROSECOND)
+        if not self._has(FormatFlags.seek_to_pts) and self._video.codec_context.has_b_frames:
             target -= 3 * 1_000_000 // 23
         try:
             self._container.seek(target)
@@ -206,11 +204,14 @@ class Reader:
             for packet in packets:
                 if packet.stream_index == self._video.index:
                     yield from self._decode(packet)
-                elif packet.size and self._place(packet):
+                elif packet.size and self._cut.place(packet):
                     yield packet
-                if self._all_read():
+                if self._video_over and self._cut.is_over(self.copied, self._shown()):
                     break
         self._check_end()
+
+    def _shown(self) -> Fraction:
+        return self._reached - self._cut.origin
 
     def _packets(self) -> Generator[av.Packet[Any], None, None]:
         """Packets in file order; a read error ends them and is kept as damage."""
@@ -225,6 +226,14 @@ class Reader:
             flush.stream = self._video
             yield flush
 
+    def _follow(self, packet: av.Packet[Any]) -> None:
+        """Remember how far the file has been read, in its own time."""
+        time = packet.dts if packet.pts is None else packet.pts
+        if time is None or not packet.size:
+            return
+        end = (time + (packet.duration or 0)) * packet.time_base
+        self._reached = max(self._reached, end)
+
     def _decode(self, packet: av.Packet[Any]) -> Iterator[Frame]:
         if packet.is_corrupt:
             self._note_packet(packet, "is incomplete")
@@ -235,28 +244,26 @@ class Reader:
         except av.error.InvalidDataError as error:
             self._note_packet(packet, f"cannot be decoded: {error.strerror}")
             return
-        for frame in decoded:
+        while decoded:
+            frame = decoded.pop(0)
             if self._stamp(frame):
                 self._count += 1
                 yield self._wrap(frame, self.sar)
-        del decoded
+            del frame
 
     # ---- time ------------------------------------------------------------------------------
 
     def _stamp(self, frame: av.VideoFrame) -> bool:
         """Give a decoded frame its time; False if it lies outside the cut."""
         unit = frame.time_base or self._video.time_base or MICROSECOND
-        pts = self._best_pts(frame, unit)
-        shown = pts - round(self._origin / unit)
-        if self.spec.start and shown < 0:
+        shown = self._cut.shift(self._best_pts(frame, unit), unit)
+        if self._cut.is_early(shown):
             return False
         if self._forced_rate:
             unit, shown, frame.duration = 1 / self._forced_rate, self._count, 1
-        if self._end is not None and shown * unit >= self._end:
-            self._video_done = True
-            return False
+        self._video_over = self._video_over or self._cut.is_late(shown, unit)
         frame.pts, frame.time_base = shown, unit
-        return not self._video_done
+        return not self._video_over
 
     def _best_pts(self, frame: av.VideoFrame, unit: Fraction) -> int:
         """The frame's time in the file, in `unit`; later than that of the frame before."""
@@ -273,46 +280,6 @@ class Reader:
         usual = max(1, round(1 / (rate * unit))) if rate else 1
         self._last_pts, self._next_pts = pts, pts + (frame.duration or usual)
         return pts
-
-    def _place(self, packet: av.Packet[Any]) -> bool:
-        """Shift a copied packet to the origin; False if it lies outside the cut."""
-        unit = packet.time_base
-        shift = round(self._origin / unit)
-        if packet.dts is not None:
-            packet.dts -= shift
-        if packet.pts is not None:
-            packet.pts -= shift
-        if is_cover(packet.stream):
-            packet.pts = packet.dts = 0
-            return True
-        time = packet.dts if packet.pts is None else packet.pts
-        if time is None:
-            return True
-        if self.spec.start and time < 0:
-            if packet.stream.type != "subtitle" or time + (packet.duration or 0) <= 0:
-                return False
-            packet.duration = time + (packet.duration or 0)
-            packet.pts = packet.dts = time = 0
-        if self._end is not None and time * unit >= self._end:
-            self._copies_done.add(packet.stream_index)
-            return False
-        return True
-
-    def _follow(self, packet: av.Packet[Any]) -> None:
-        """Remember how far the file has been read, in its own time."""
-        time = packet.dts if packet.pts is None else packet.pts
-        if time is None or not packet.size:
-            return
-        end = (time + (packet.duration or 0)) * packet.time_base
-        self._reached = max(self._reached, end)
-
-    def _all_read(self) -> bool:
-        """Whether -t has cut every stream; sparse streams are not waited for."""
-        if not self._video_done or self._end is None:
-            return False
-        sounds = {stream.index for stream in self._container.streams.audio}
-        late = self._reached - self._origin > self._end + _PATIENCE
-        return late or sounds <= self._copies_done
 
     # ---- damage ----------------------------------------------------------------------------
 
@@ -336,7 +303,7 @@ class Reader:
 
     def _check_end(self) -> None:
         """Raise if nothing came; note it if the file ends before its header says so."""
-        begin = (self._container.start_time or 0) * MICROSECOND
+        begin = self._begin()
         if not self._count and self.spec.start:
             length = float(self._reached - begin)
             raise MediaError(
@@ -348,7 +315,7 @@ class Reader:
             raise MediaError(f"{self.spec.url}: not a single frame could be decoded", self.spec.url)
         name = self._container.format.name.split(",")[0]
         declared = self._container.duration
-        if self._video_done or declared is None or name not in _DECLARES_DURATION:
+        if self._video_over or declared is None or name not in _DECLARES_DURATION:
             return
         missing = declared * MICROSECOND - (self._reached - begin)
         if missing > Fraction(1, 2):

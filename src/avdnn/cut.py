@@ -1,0 +1,86 @@
+"""The part of a time line that is wanted: where 0 lies, and where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import av
+import av.stream
+
+from .opening import is_cover
+
+_PATIENCE = Fraction(1)
+"""Seconds that interleaved streams may lag behind the video before a cut stops waiting."""
+
+
+class Cut:
+    """Moves copied packets to a new origin and leaves out what lies before it or after the end.
+
+    `trims` says whether what is earlier than the origin is left out. `end` is seconds from the
+    origin, or None. Sound that starts before the origin goes; a subtitle that is still shown
+    then starts with the origin.
+    """
+
+    def __init__(self, origin: Fraction, *, trims: bool, end: Fraction | None) -> None:
+        self.origin = origin
+        self.trims = trims
+        self.end = end
+        self._past_end: set[int] = set()
+        self._reached = Fraction(0)
+
+    def shift(self, pts: int, unit: Fraction) -> int:
+        """A timestamp counted from the origin."""
+        return pts - round(self.origin / unit)
+
+    def is_early(self, pts: int) -> bool:
+        """Whether a shifted frame lies before the wanted part."""
+        return self.trims and pts < 0
+
+    def is_late(self, pts: int, unit: Fraction) -> bool:
+        """Whether a shifted frame lies after the wanted part."""
+        return self.end is not None and pts * unit >= self.end
+
+    def place(self, packet: av.Packet[Any]) -> bool:
+        """Shift a packet in place; False if it is not wanted."""
+        unit = packet.time_base
+        if is_cover(packet.stream):
+            packet.pts = packet.dts = 0
+            return True
+        shift = round(self.origin / unit)
+        if packet.dts is not None:
+            packet.dts -= shift
+        if packet.pts is not None:
+            packet.pts -= shift
+        time = packet.dts if packet.pts is None else packet.pts
+        if time is None:
+            return True
+        self._reached = max(self._reached, time * unit)
+        if self.is_early(time):
+            shown = time + (packet.duration or 0)
+            if packet.stream.type != "subtitle" or shown <= 0:
+                return False
+            packet.pts = packet.dts = time = 0
+            packet.duration = shown
+        if self.is_late(time, unit):
+            self._past_end.add(packet.stream_index)
+            return False
+        return True
+
+    def is_over(self, streams: Iterable[av.stream.Stream], reached: Fraction) -> bool:
+        """Whether, with the video past the end, the sound of `streams` is too.
+
+        Sparse streams are not waited for, nor is sound that lags behind `reached`, the video's
+        own position, by more than a second.
+        """
+        if self.end is None:
+            return False
+        sounds = {stream.index for stream in streams if stream.type == "audio"}
+        late = max(self._reached, reached) > self.end + _PATIENCE
+        return late or sounds <= self._past_end
+
+
+def seconds(value: float | None) -> Fraction | None:
+    """A number of seconds as written, without the error of binary fractions."""
+    return None if value is None else Fraction(str(value))

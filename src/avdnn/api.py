@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import backends, filters, host, models
+from . import backends, filters, models
 from .backends import Backend, Options
 from .filters import Context
 from .frame import Frame
@@ -49,6 +49,8 @@ def apply(frames: Iterable[av.VideoFrame], vf: str) -> Iterator[av.VideoFrame]:
 
     Every frame needs a time base. An input frame must not be changed afterwards.
     """
+    from . import host
+
     context = Context(say=_log.warning)
     chain = filters.build(vf, context)
     wrapped = (host.from_av(frame) for frame in frames)
@@ -56,6 +58,8 @@ def apply(frames: Iterable[av.VideoFrame], vf: str) -> Iterator[av.VideoFrame]:
 
 
 def _unwrapped(items: Iterator[Any]) -> Iterator[av.VideoFrame]:
+    from . import host
+
     try:
         for item in items:
             if isinstance(item, Frame):

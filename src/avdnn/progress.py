@@ -17,6 +17,9 @@ from typing import Any, TextIO
 
 Clock = Callable[[], float]
 
+_WINDOW = 10.0
+"""Seconds over which the shown rate is taken: the start is slower than the rest."""
+
 
 class ProgressKind(StrEnum):
     """What `--progress` takes; `auto` is a bar on a terminal and plain lines elsewhere."""
@@ -53,7 +56,7 @@ class Progress:
     def __init__(self, *, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._began = self._shown = clock()
-        self._recent: deque[tuple[float, int]] = deque(maxlen=256)
+        self._recent: deque[tuple[float, int]] = deque()
         self._total: int | None = None
         self._duration: float | None = None
         self._frames = 0
@@ -70,8 +73,10 @@ class Progress:
         """So many frames are out, and the output is `time` seconds long."""
         now = self._clock()
         self._frames, self._time = frames, time
-        if now - self._recent[-1][0] >= 0.1:
+        if not self._recent or now - self._recent[-1][0] >= 0.1:
             self._recent.append((now, frames))
+        while len(self._recent) > 1 and self._recent[1][0] <= now - _WINDOW:
+            self._recent.popleft()
         if now - self._shown >= self.every:
             self._shown = now
             self._show(self._state(now))

@@ -147,9 +147,15 @@ def _checked(found: ModuleType) -> BackendModule:
 
 def reads(name: str, model: Path) -> bool:
     """Whether backend `name` reads files that are named like `model`."""
-    found: Any = importlib.import_module(f".{name}", __name__)
     suffix = "" if model.is_dir() else model.suffix.lower()
-    return suffix in found.SUFFIXES
+    return suffix in suffixes(name)
+
+
+def suffixes(name: str) -> tuple[str, ...]:
+    """Endings of the files that the backend reads, "" for a folder; imports no framework."""
+    found: Any = importlib.import_module(f".{name}", __name__)
+    result: tuple[str, ...] = found.SUFFIXES
+    return result
 
 
 def keys(name: str) -> Mapping[str, str]:

@@ -1,0 +1,7 @@
+"""python -m avdnn."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,202 @@
+"""The command line: arguments to calls, errors to one line and an exit code; no logic.
+
+Commands import what they need when they run, so that --help is quick.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import __version__
+from .errors import AvdnnError
+from .interrupt import Terminated, sigterm_raises
+
+EXIT_CODES = """Exit codes: 0 done; 1 failed; 2 usage; 3 device or backend unavailable;
+130 interrupted by Ctrl-C; 143 terminated by SIGTERM."""
+
+RUN_HELP = """Run a video through a chain of filters, as ffmpeg -vf does.
+
+\b
+avdnn run -i IN.mp4 -vf "dnn_processing=dnn_backend=openvino:model=M.xml" OUT.mp4
+avdnn run IN.mp4 OUT.mp4        the bundled x2 model on the best installed backend
+
+Options before -i belong to the input, those after it to the output.
+
+\b
+Input    -f -ss -t -to -r -s -pix_fmt -hwaccel -hwaccel_device -hwaccel_output_format
+Output   -vf -c:v -crf -preset -b:v -q:v -pix_fmt -r -s -f -ss -t -to -frames:v
+         -an -sn -map -c:a copy -c:s copy; any other -NAME VALUE goes to the
+         encoder or the muxer
+Any      -y -n -benchmark -loglevel -stats -nostats -init_hw_device -filter_hw_device
+
+\b
+--model NAME         without -vf: a bundled model or a file
+--backend, --device, --precision, --nireq, --async, --batch-size, --fit, --overlap,
+--on-nan, --strict   for dnn filters that do not set it in their text
+--progress KIND      auto, plain, json (lines on standard output) or none
+--debug              show the traceback of an error
+"""
+
+app = typer.Typer(
+    name="avdnn",
+    help="FFmpeg's DNN video filters: any network, every frame, any hardware.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_log = logging.getLogger("avdnn")
+
+
+class _Notes(logging.Handler):
+    """Lines on what is standard error at the time, which a progress bar may have taken over."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"avdnn: {record.getMessage()}", file=sys.stderr)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"avdnn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _all(
+    debug: Annotated[bool, typer.Option("--debug", help="Show an error's traceback.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    if debug:
+        _log.setLevel(logging.DEBUG)
+
+
+@app.command(
+    help=RUN_HELP,
+    epilog=EXIT_CODES,
+    options_metavar="[-i] INPUT [OPTIONS] OUTPUT",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def run(context: typer.Context) -> None:
+    from . import arguments, loglevel
+
+    job = arguments.parse(context.args)
+    loglevel.apply(job.loglevel, debug=job.debug)
+
+    from . import pipeline
+    from . import progress as shown
+
+    progress = shown.create(job.progress)
+    try:
+        report = pipeline.run(job, progress=progress)
+    finally:
+        progress.close()
+    if job.benchmark:
+        from .benchmark import report_text
+
+        print(report_text(report), file=sys.stderr)
+
+
+@app.command(help="Show what a model wants and gives, and what a frame would go through.")
+def inspect(
+    model: Annotated[str, typer.Argument(help="A file, or the name of a bundled model.")],
+    size: Annotated[str, typer.Option(metavar="WxH", help="The frames' size.")] = "",
+    backend: Annotated[str, typer.Option(help="auto: the best installed one.")] = "auto",
+    device: Annotated[str, typer.Option(help="In the backend's own words.")] = "",
+    json: Json = False,
+) -> None:
+    from . import inspection, quantities
+
+    frame = quantities.size(size, "--size") if size else None
+    found = inspection.inspect(model, backend=backend, device=device, size=frame)
+    print(found.as_json() if json else found.as_text())
+
+
+@app.command(help="List the backends: version, devices, files they read, how to install them.")
+def backends(json: Json = False) -> None:
+    from . import listing
+
+    facts = listing.backend_facts()
+    print(listing.as_json(facts) if json else listing.backends_text(facts))
+
+
+@app.command(help="List the bundled models.")
+def models(json: Json = False) -> None:
+    from . import listing
+    from .models import registry
+
+    print(listing.as_json(list(registry().values())) if json else listing.models_text())
+
+
+@app.command(help="Check what works on this machine; says what to do about what does not.")
+def doctor(
+    model: Annotated[Path | None, typer.Argument(help="Also check what runs this file.")] = None,
+    json: Json = False,
+) -> None:
+    from . import doctor as health
+
+    findings = health.doctor(model)
+    print(health.as_json(findings) if json else health.report(findings))
+    raise typer.Exit(health.exit_code(findings))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; the console entry."""
+    notes = _Notes()
+    _log.addHandler(notes)
+    try:
+        with sigterm_raises():
+            return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except Terminated:
+        return _say("terminated", 143)
+    finally:
+        _log.removeHandler(notes)
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        code = app(argv, prog_name="avdnn", standalone_mode=False)
+        sys.stdout.flush()
+    except AvdnnError as error:
+        return _failed(error, str(error), error.exit_code)
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _failed(error, str(error), 1)
+    except Exception as error:
+        usage = getattr(error, "format_message", None)
+        if usage is not None:
+            return _failed(error, f"{usage()} (see avdnn --help)", 2)
+        return _failed(error, f"{type(error).__name__}: {error} (--debug shows where)", 1)
+    if code == 130:  # Typer has swallowed the KeyboardInterrupt
+        raise KeyboardInterrupt
+    return code if isinstance(code, int) else 0
+
+
+def _failed(error: Exception, message: str, code: int) -> int:
+    if _log.isEnabledFor(logging.DEBUG):
+        traceback.print_exception(error)
+    return _say(f"error: {message}", code)
+
+
+def _say(message: str, code: int) -> int:
+    print(f"avdnn: {message}", file=sys.stderr)
+    return code

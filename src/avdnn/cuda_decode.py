@@ -1,0 +1,254 @@
+"""Reads a video with NVDEC: device frames in order, from one or several decode sessions."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import av
+import av.error
+from av.codec.hwaccel import HWAccel
+
+from .blocks import Block
+from .cuda import Device
+from .cuda_frames import Geometry, copy_surface, geometry, known_format
+from .errors import DeviceError
+from .frame import Frame, Meta
+from .job import InputSpec
+from .media import Item, Reader
+from .pixfmt import pixel_format
+from .sessions import ITEMS_AHEAD, Damage, Sessions
+
+AUTO_DECODERS = 4
+"""More sessions than this only contend for the interpreter, as measured."""
+
+AHEAD_BYTES = 2 << 30
+"""Device memory for frames that are decoded before their turn, all sessions together."""
+
+SLOT_FRAMES = 8
+
+
+@dataclass(slots=True)
+class Stamp:
+    """The times of a picture whose surface has gone back to the decoder."""
+
+    pts: int | None
+    dts: int | None
+    duration: int | None
+    time_base: Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Pictures of one kind that lie one behind the other in a block."""
+
+    block: Block
+    form: str
+    width: int
+    height: int
+    laid: Geometry
+    stamps: tuple[Stamp, ...]
+    template: Any
+    ready: Any
+
+
+class Slots:
+    """Copies each picture of a decoder into the next place of a slot, in the decoder's stream.
+
+    The surface goes back at once: what the decoder writes into it next comes behind the copy in
+    the same stream.
+    """
+
+    def __init__(self, device: Device, frames: int) -> None:
+        self._device = device
+        self._frames = frames
+        self._kind: tuple[str, int, int] | None = None
+        self._laid: Geometry
+        self._block: Block | None = None
+        self._stamps: list[Stamp] = []
+        self._template: Any = None
+
+    def add(self, picture: av.VideoFrame) -> Iterator[Slot]:
+        """Copy a picture; yields the slot that it fills, or that it does not fit."""
+        form: Any = picture.sw_format
+        if form is None:
+            raise DeviceError("the decoder gave a frame in host memory, not on the GPU")
+        kind = form.name, picture.width, picture.height
+        if kind != self._kind:
+            yield from self.flush()
+            self._kind = kind
+            known_format(form.name)
+            self._laid = geometry(pixel_format(form.name), picture.width, picture.height)
+            self._template = picture
+        if self._block is None:
+            size = self._laid.size * self._frames
+            self._block = self._device.pool.take(size, self._device.decode)
+        base = self._laid.size * len(self._stamps)
+        copy_surface(self._device, picture, self._block, self._laid, base)
+        stamp = Stamp(picture.pts, picture.dts, picture.duration, picture.time_base)
+        self._stamps.append(stamp)
+        if len(self._stamps) == self._frames:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Slot]:
+        """The slot as far as it is filled."""
+        if self._block is None or self._kind is None:
+            return
+        ready = self._device.mark(self._device.decode)
+        block, stamps = self._block, tuple(self._stamps)
+        self._block, self._stamps = None, []
+        yield Slot(block, *self._kind, self._laid, stamps, self._template, ready)
+
+
+def frame_at(device: Device, slot: Slot, number: int, meta: Meta) -> Frame:
+    """Picture `number` of a slot."""
+    form = pixel_format(slot.form)
+    base = slot.laid.size * number
+    planes = tuple(
+        device.array(
+            slot.block, shape, form.dtype, slot.laid.strides(index), base + slot.laid.offsets[index]
+        )
+        for index, shape in enumerate(slot.laid.shapes)
+    )
+    return Frame(
+        planes,
+        slot.form,
+        slot.width,
+        slot.height,
+        meta,
+        owner=slot.block,
+        ready=slot.ready,
+        device=device.label,
+    )
+
+
+class DeviceReader(Reader):
+    """A Reader whose frames are on a GPU; packets of copied streams come a run at a time.
+
+    `decoders` of the spec: 0 lets several sessions share a file, 1 is one.
+    """
+
+    def __init__(self, spec: InputSpec, device: Device, *, slot_frames: int = SLOT_FRAMES) -> None:
+        super().__init__(spec)
+        self._device = device
+        self._slot_frames = slot_frames
+
+    @property
+    def pix_fmt(self) -> str:
+        """The sw_format that NVDEC gives for the stream."""
+        return nvdec_format(super().pix_fmt)
+
+    @property
+    def decoders(self) -> int:
+        """How many decode sessions there are."""
+        return self.spec.decoders or AUTO_DECODERS
+
+    def __iter__(self) -> Iterator[Item]:
+        check_library()
+        sessions: Sessions[Slot] = Sessions(
+            self._packets(),
+            self._video.index,
+            count=self.decoders,
+            open_decoder=self._open_decoder,
+            collect=lambda: Slots(self._device, self._slot_frames),
+            ahead=self._ahead(),
+        )
+        with sessions, closing(iter(sessions)) as items:  # type: ignore[type-var]
+            for item in items:
+                if isinstance(item, Slot):
+                    yield from self._timed(item)
+                elif isinstance(item, Damage):
+                    self._damaged(item)
+                elif item.size and self._cut.place(item):
+                    yield item
+                if self._video_over and self._cut.is_over(self.copied, self._shown()):
+                    break
+        self._check_end()
+
+    def _timed(self, slot: Slot) -> Iterator[Frame]:
+        for number, stamp in enumerate(slot.stamps):
+            timed: Any = stamp
+            if self._stamp(timed):
+                self._count += 1
+                unit = stamp.time_base or Fraction(1)
+                meta = Meta(stamp.pts, stamp.duration or 0, unit, self.sar, template=slot.template)
+                yield frame_at(self._device, slot, number, meta)
+
+    def _damaged(self, damage: Damage) -> None:
+        if not self._count:
+            raise DeviceError(refusal(self.spec, super().pix_fmt, damage.reason), device="cuda")
+        self._note_packet(damage.packet, f"cannot be decoded: {damage.reason}")
+
+    def _ahead(self) -> int:
+        context = self._video.codec_context
+        itemsize = 2 if "10" in self.pix_fmt or "12" in self.pix_fmt else 1
+        slot = max(1, context.width * context.height * 3 // 2 * itemsize) * self._slot_frames
+        return max(2, min(ITEMS_AHEAD, AHEAD_BYTES // self.decoders // slot))
+
+    def _open_decoder(self) -> av.VideoCodecContext:
+        return open_decoder(self._device, self._video)
+
+
+def open_decoder(device: Device, video: av.VideoStream) -> av.VideoCodecContext:
+    """An NVDEC decoder for a stream, in the GPU's primary context, current on this thread."""
+    device.use()
+    accel = HWAccel(
+        "cuda",
+        device=str(device.index),
+        is_hw_owned=True,
+        allow_software_fallback=False,
+        options={"primary_ctx": "0", "current_ctx": "1"},
+    )
+    own = video.codec_context
+    try:
+        made: Any = av.CodecContext.create(own.name, "r", hwaccel=accel)
+    except NotImplementedError as error:
+        raise DeviceError(
+            f"-hwaccel cuda: NVDEC does not decode {own.name}; decode on the CPU (no -hwaccel) or "
+            f"take -hwaccel auto",
+            device=device.label,
+        ) from error
+    except (av.error.FFmpegError, OSError) as error:
+        raise DeviceError(
+            f"-hwaccel cuda: FFmpeg cannot use {device.label}: {error}", device=device.label
+        ) from error
+    made.extradata = own.extradata
+    made.width, made.height = own.width, own.height
+    made.thread_count = 1
+    return made  # type: ignore[no-any-return]
+
+
+def nvdec_format(decoded: str) -> str:
+    """The sw_format of NVDEC's surfaces for a software decoder's pixel format."""
+    name = decoded.replace("yuvj", "yuv")
+    if name.startswith(("yuv420p10", "yuv420p12", "p010")):
+        return "p010le" if "10" in name else "p016le"
+    if name == "yuv444p":
+        return "yuv444p"
+    if name.startswith("yuv444p"):
+        return "yuv444p16le"
+    return "nv12"
+
+
+def check_library() -> None:
+    """DeviceError where the driver's decode library is missing."""
+    try:
+        ctypes.CDLL("libnvcuvid.so.1")
+    except OSError as error:
+        raise DeviceError(
+            "-hwaccel cuda: libnvcuvid.so.1 is missing; in a container add the video capability: "
+            "-e NVIDIA_DRIVER_CAPABILITIES=compute,video,utility",
+            device="cuda",
+        ) from error
+
+
+def refusal(spec: InputSpec, form: str, reason: str) -> str:
+    """One line for a stream that NVDEC knows by codec but cannot decode."""
+    return (
+        f"{spec.url}: NVDEC of this GPU cannot decode this stream ({form}): {reason}; decode on "
+        f"the CPU (no -hwaccel) or take -hwaccel auto"
+    )

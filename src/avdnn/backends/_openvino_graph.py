@@ -274,13 +274,27 @@ def _convert(graph: Any, prepared: Prepared, wanted: Wanted) -> Prepared:
             spec = replace(spec, dtype=dtype)
         results.append(ops.result(source))
         outputs.append(spec)
+    for place, node in enumerate([*parameters, *results, *checks]):
+        tensor = node.output(0).tensor
+        if not tensor.names:
+            tensor.set_names({f"avdnn/{place}"})
+    made = openvino.Model([*results, *checks], parameters, graph.friendly_name)
+    _name_nodes(made)
     return replace(
         prepared,
-        graph=openvino.Model([*results, *checks], parameters, graph.friendly_name),
+        graph=made,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         checked=tuple(checked),
     )
+
+
+def _name_nodes(graph: Any) -> None:
+    """Number unnamed nodes by their place: the cache of compiled models goes by their names."""
+    for place, node in enumerate(graph.get_ordered_ops()):
+        kind, _, number = node.friendly_name.rpartition("_")
+        if kind == node.get_type_name() and number.isdecimal():
+            node.friendly_name = f"{kind}_at_{place}"
 
 
 def _float_input(port: Any, spec: TensorSpec, dtype: str, wanted: Wanted) -> Any:

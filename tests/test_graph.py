@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import av
@@ -107,6 +109,14 @@ def _random(seed: int, alphabet: str) -> str:
     return "x" + "".join(rng.choice(alphabet) for _ in range(rng.randint(0, 12))) + "x"
 
 
+def test_texts_of_reference_frames_parse(reference: Path) -> None:
+    cases = json.loads((reference / "index.json").read_text())
+    for case in cases:
+        calls = parse(case["filter"])
+        assert [call.text for call in calls] == case["filter"].split(",")
+        assert all(argument.key for call in calls for argument in arguments(call)[1:])
+
+
 def _escaped(value: str, specials: str) -> str:
     return "".join(f"\\{char}" if char in specials else char for char in value)
 
@@ -195,7 +205,15 @@ class Options:
 
 def _bound(args: str, **defaults: str) -> Options:
     (call,) = parse(f"dnn={args}")
-    return bind(call, Options, aliases={"options": "backend_configs"}, defaults=defaults)
+    return bind(
+        call,
+        Options,
+        aliases={"options": "backend_configs"},
+        defaults=defaults,
+        collect=("threads",),
+        lift=("nireq", "async"),
+        into="backend_configs",
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,6 +232,12 @@ def _bound(args: str, **defaults: str) -> Options:
         ("confidence=.25", Options(confidence=0.25)),
         ("scale=-1e3", Options(scale=-1000.0)),
         ("strict=on", Options(strict=True)),
+        ("threads=2", Options(backend_configs={"threads": "2"})),
+        ("threads=2:options=a=1", Options(backend_configs={"threads": "2", "a": "1"})),
+        ("options=a=1:options=b=2", Options(backend_configs={"b": "2"})),
+        ("options=nireq=3&a=1", Options(backend_configs={"a": "1"}, nireq=3)),
+        ("options=nireq=3:nireq=4", Options(nireq=4)),
+        ("options=async=no", Options(async_=False)),
     ],
 )
 def test_options_become_the_types_of_their_fields(args: str, expected: Options) -> None:
@@ -222,6 +246,19 @@ def test_options_become_the_types_of_their_fields(args: str, expected: Options) 
 
 def test_defaults_give_way_to_the_text() -> None:
     assert _bound("nireq=2", nireq="3", model="m") == Options(nireq=2, model="m")
+    assert _bound("options=nireq=2", nireq="3") == Options(nireq=2)
+
+
+def test_order_names_what_has_no_name() -> None:
+    (call,) = parse("dnn=m.xml:3")
+    assert bind(call, Options, order=("model", "nireq")) == Options(model="m.xml", nireq=3)
+
+
+def test_an_error_points_at_an_option_by_name() -> None:
+    (call,) = parse("dnn=model=a:nireq=2")
+    assert call.error("no", option="nireq").position == len("dnn=model=a:")
+    assert call.error("no", option="device").position == 0
+    assert call.error("no").position == 0
 
 
 def test_required_options_are_asked_for() -> None:
@@ -249,6 +286,7 @@ def test_required_options_are_asked_for() -> None:
         ("confidence=nan", "nan", "expected a number from 0 to 1, got 'nan'"),
         ("scale=wide", "wide", "scale: expected a number, got 'wide'"),
         ("options=a=1&b", "b", "expected name=value"),
+        ("options=nireq=x&a=1", "x&", "nireq: expected an integer"),
         ("options=b", "b", "expected key=value pairs joined by '&', found 'b'"),
         ("model='a\\:b':x", "x", "expected name=value"),
         ("model=\\'x", "\\'x", "quote is never closed"),

@@ -97,16 +97,21 @@ def split(source: Text, separator: str) -> list[Argument]:
     return found
 
 
-def key_values(text: str | Text) -> dict[str, str]:
-    """The pairs of `key=value&key=value`, the text of backend_configs."""
-    source = Text.whole(text) if isinstance(text, str) else text
-    pairs: dict[str, str] = {}
+def pairs(source: Text) -> dict[str, Text]:
+    """The values of `key=value&key=value` by their keys."""
+    found: dict[str, Text] = {}
     for key, value, position in split(source, "&"):
         if key is None:
             message = f"expected key=value pairs joined by '&', found {value.chars!r}"
             raise GraphError(message, source.origin, position)
-        pairs[key] = value.chars
-    return pairs
+        found[key] = value
+    return found
+
+
+def key_values(text: str | Text) -> dict[str, str]:
+    """The pairs of `key=value&key=value`, the text of backend_configs."""
+    source = Text.whole(text) if isinstance(text, str) else text
+    return {key: value.chars for key, value in pairs(source).items()}
 
 
 def names(text: str | Text) -> tuple[str, ...]:

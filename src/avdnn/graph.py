@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from enum import Enum
-from math import isfinite
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from .errors import GraphError
-from .escapes import Argument, Text, key_values, names, skip, split, token
+from .escapes import Argument, Text, key_values, names, pairs, skip, split, token
+from .option_values import Range, convert
 
 __all__ = ["Argument", "Call", "Range", "arguments", "bind", "key_values", "names", "parse"]
 
@@ -46,22 +45,12 @@ class Call:
     graph: str = field(default="", repr=False, compare=False)
     offsets: Sequence[int] = field(default=(), repr=False, compare=False)
 
-    def error(self, message: str, position: int | None = None) -> GraphError:
-        """An error whose caret stands under the name, or at `position` of the whole text."""
-        return GraphError(message, self.graph, self.position if position is None else position)
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bounds of a number, both allowed: `Annotated[int, Range(1, 64)]`."""
-
-    low: float
-    high: float = float("inf")
-
-    def __str__(self) -> str:
-        if isfinite(self.high):
-            return f"from {self.low:g} to {self.high:g}"
-        return f"of at least {self.low:g}"
+    def error(self, message: str, position: int | None = None, *, option: str = "") -> GraphError:
+        """An error whose caret stands under the filter, at `position`, or under an option."""
+        if position is None:
+            at = [found.position for found in arguments(self) if option and found.key == option]
+            position = at[-1] if at else self.position
+        return GraphError(message, self.graph, position)
 
 
 def parse(text: str) -> list[Call]:
@@ -125,45 +114,61 @@ def bind(
     defaults: Mapping[str, str] = types.MappingProxyType({}),
     order: Sequence[str] = (),
     collect: Collection[str] = (),
+    lift: Collection[str] = (),
     into: str = "",
 ) -> T:
     """An instance of dataclass `cls` from the options of a call; GraphError with a caret.
 
     Options without a name go to the fields in their order, keyword-only fields excepted, or to
-    those that `order` names. Names in `collect` become keys of the Mapping field `into`. A name
-    may be that of a field, without its trailing underscore, or one of `aliases` (old name to
-    field). As in FFmpeg the last of several wins. `defaults` are values for fields that the text
-    does not set. Fields may be str, int, float, bool, an Enum, `X | None`, tuple[str, ...] (joined
-    by `&`), Mapping[str, str] (backend_configs), and Annotated[number, Range].
+    those that `order` names. A name may be that of a field, without its trailing underscore, or
+    one of `aliases` (old name to field). As in FFmpeg the last of several wins. `defaults` are
+    values for fields that the text does not set.
+    `into` is a Mapping field: options named in `collect` become keys of it, and its keys that
+    `lift` names become options where the text does not set those.
+    Fields may be str, int, float, bool, an Enum, `X | None`, tuple[str, ...] (joined by `&`),
+    Mapping[str, str] (`key=value` joined by `&`), and Annotated[number, Range].
     """
     known: dict[str, Field[Any]] = {
         entry.name.rstrip("_"): entry
         for entry in fields(cls)  # type: ignore[arg-type]
         if entry.init
     }
-    hints = get_type_hints(cls, include_extras=True)
     given: dict[str, tuple[Text, str]] = {}
-    for key, text in defaults.items():
-        given[_field_of(call, key, known, aliases, call.position).name] = Text.whole(text), key
-    in_order = iter(order or [name for name, entry in known.items() if not entry.kw_only])
-    collected: dict[str, str] = {}
-    for argument in arguments(call):
-        key = next(in_order, "") if argument.key is None else argument.key
-        if argument.key is None and not key:
-            raise call.error(f"{call.name} has no more options without a name", argument.position)
+    configs: dict[str, Text] = {}
+    collected: dict[str, Text] = {}
+    positional = order or [name for name, entry in known.items() if not entry.kw_only]
+    for key, value, position in _named(call, positional):
         if key in collect and key not in known:
-            collected[key] = argument.value.chars
-            continue
-        entry = _field_of(call, key, known, aliases, argument.position)
-        given[entry.name] = argument.value, key
+            collected[key] = value
+        elif (entry := _field_of(call, key, known, aliases, position)).name == into:
+            configs = pairs(value)
+        else:
+            given[entry.name] = value, key
+    configs |= collected
+    for key in configs.keys() & set(lift):
+        given.setdefault(known[key].name, (configs.pop(key), key))
+    for key, default in defaults.items():
+        entry = _field_of(call, key, known, aliases, call.position)
+        given.setdefault(entry.name, (Text.whole(default), key))
+    hints = get_type_hints(cls, include_extras=True)
+    values = {name: convert(*value, hints[name]) for name, value in given.items()}
+    if configs:
+        values[into] = {key: value.chars for key, value in configs.items()}
     for name, entry in known.items():
         absent = entry.default is MISSING and entry.default_factory is MISSING
-        if absent and entry.name not in given:
+        if absent and entry.name not in values:
             raise call.error(f"{call.name} needs the option {name}=")
-    values = {name: _convert(*value, hints[name]) for name, value in given.items()}
-    if collected:
-        values[into] = {**values.get(into, {}), **collected}
     return cls(**values)
+
+
+def _named(call: Call, positional: Sequence[str]) -> Iterator[tuple[str, Text, int]]:
+    """(name, value, position) of each option; those without a name get the next of `positional`."""
+    rest = iter(positional)
+    for key, value, position in arguments(call):
+        name = next(rest, None) if key is None else key
+        if name is None:
+            raise call.error(f"{call.name} has no more options without a name", position)
+        yield name, value, position
 
 
 def _field_of(
@@ -182,60 +187,3 @@ def _field_of(
     raise call.error(
         f"{call.name} has no option {key!r}{hint} (it has: {', '.join(known)})", position
     )
-
-
-def _convert(text: Text, key: str, kind: Any, bounds: Range | None = None) -> Any:
-    """The value of option `key` as the type `kind`."""
-    origin = get_origin(kind)
-    if origin is Annotated:
-        inner, *extras = get_args(kind)
-        return _convert(text, key, inner, next((e for e in extras if isinstance(e, Range)), None))
-    if origin in (Union, types.UnionType):
-        inner = next(member for member in get_args(kind) if member is not type(None))
-        return _convert(text, key, inner, bounds)
-    if origin is tuple:
-        return names(text)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return key_values(text)
-    try:
-        value = _READERS.get(kind, kind)(text.chars)
-    except ValueError as exc:
-        raise text.error(f"{key}: expected {_wanted(kind, bounds)}, got {text.chars!r}") from exc
-    if bounds is not None and not bounds.low <= value <= bounds.high:
-        raise text.error(f"{key}: expected {_wanted(kind, bounds)}, got {text.chars!r}")
-    return value
-
-
-def _wanted(kind: Any, bounds: Range | None) -> str:
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return " or ".join(str(member.value) for member in kind)
-    name = {int: "an integer", float: "a number", bool: "1 or 0 (yes or no)"}[kind]
-    return name if bounds is None else f"{name} {bounds}"
-
-
-def _integer(text: str) -> int:
-    digits = text.replace("_", "?")
-    return int(digits, 16 if "x" in digits.lower() else 10)
-
-
-def _number(text: str) -> float:
-    value = float(text.replace("_", "?"))
-    if not isfinite(value):
-        raise ValueError(text)
-    return value
-
-
-_BOOLEANS = {
-    **dict.fromkeys(("1", "true", "y", "yes", "enable", "enabled", "on"), True),
-    **dict.fromkeys(("0", "false", "n", "no", "disable", "disabled", "off"), False),
-}
-
-
-def _boolean(text: str) -> bool:
-    value = _BOOLEANS.get(text.lower())
-    if value is None:
-        raise ValueError(text)
-    return value
-
-
-_READERS: Mapping[Any, Any] = {int: _integer, float: _number, bool: _boolean}

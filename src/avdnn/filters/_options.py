@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from .. import backends, graph
 from ..backends import Options
 from ..errors import BackendUnavailable, ModelError
 from ..frame import Layout, Precision
-from ..graph import Call
+from ..graph import Call, Range
 from ..pixfmt import PixelFormat
 
 BACKEND_NUMBERS = {"0": "native", "1": "tensorflow", "2": "openvino", "4": "torch", "8": "onnx"}
-LIFTED = ("nireq", "async", "device", "batch_size")
+LIFTED = ("nireq", "async", "device", "batch_size", "layout", "scale", "mean")
 """Options that were keys of backend_configs for years, and still may be."""
 
 
@@ -53,10 +53,10 @@ class DnnOptions:
     input: str = ""
     output: tuple[str, ...] = ()
     backend_configs: Mapping[str, str] = field(default_factory=dict)
-    nireq: int = 0
+    nireq: Annotated[int, Range(0)] = 0
     async_: bool = True
     device: str = ""
-    batch_size: int = 1
+    batch_size: Annotated[int, Range(1)] = 1
     precision: Precision = field(default=Precision.AUTO, kw_only=True)
     layout: str = field(default="", kw_only=True)
     order: str = field(default="", kw_only=True)
@@ -72,9 +72,7 @@ class DnnOptions:
 T = TypeVar("T", bound=DnnOptions)
 
 
-def bind(
-    call: Call, cls: type[T], defaults: Mapping[str, str], order: Sequence[str] = ()
-) -> T:
+def bind(call: Call, cls: type[T], defaults: Mapping[str, str], order: Sequence[str] = ()) -> T:
     """The options of a call; a backend's own key may stand among them, as in FFmpeg since 7.1."""
     keys = {key for name in backends.NAMES for key in backends.keys(name)}
     bound = graph.bind(
@@ -84,65 +82,30 @@ def bind(
         defaults=defaults,
         order=order,
         collect=keys,
+        lift=LIFTED,
         into="backend_configs",
     )
     return _checked(bound, call)
 
 
 def _checked(options: T, call: Call) -> T:
-    """Lift old backend_configs keys and refuse what no backend could do, before any file opens."""
+    """Refuse what no backend could do, before any file opens."""
     if not options.model:
         raise call.error(f"{call.name} needs model=")
-    options = _lift(options, call)
-    name = BACKEND_NUMBERS.get(options.dnn_backend, options.dnn_backend)
-    if name not in ("auto", *backends.NAMES):
+    backend = BACKEND_NUMBERS.get(options.dnn_backend, options.dnn_backend)
+    if backend not in ("auto", *backends.NAMES):
         raise call.error(
-            f"no backend {name!r}; dnn_backend is auto, {', '.join(backends.NAMES)} "
-            f"or FFmpeg's 0, 1, 2, 4, 8"
+            f"no backend {backend!r}; dnn_backend is auto, {', '.join(backends.NAMES)} "
+            f"or FFmpeg's 0, 1, 2, 4, 8",
+            option="dnn_backend",
         )
-    if options.batch_size < 1 or options.nireq < 0:
-        raise call.error("batch_size is at least 1 and nireq at least 0")
     if len(options.output) > 4:
-        raise call.error("at most 4 outputs can be named")
-    for value, valid in ((options.layout, ("", "none", "nchw", "nhwc")), (options.order, _ORDERS)):
+        raise call.error("at most 4 outputs can be named", option="output")
+    for name, valid in (("layout", ("", "none", "nchw", "nhwc")), ("order", ("", "rgb", "bgr"))):
+        value = getattr(options, name)
         if value not in valid:
-            raise call.error(f"{value!r} is none of {', '.join(valid[1:])}")
-    return replace(options, dnn_backend=name)
-
-
-_ORDERS = ("", "rgb", "bgr")
-
-
-def _lift(options: T, call: Call) -> T:
-    config = dict(options.backend_configs)
-    for key in LIFTED:
-        if key not in config:
-            continue
-        value = config.pop(key)
-        if key == "device":
-            options = replace(options, device=options.device or value)
-            continue
-        try:
-            number = int(value)
-        except ValueError:
-            raise call.error(f"{key} is a whole number, not {value!r}") from None
-        if key == "async":
-            options = replace(options, async_=options.async_ and bool(number))
-        elif key == "nireq":
-            options = replace(options, nireq=options.nireq or number)
-        else:
-            options = replace(options, batch_size=max(options.batch_size, number))
-    if "layout" in config:
-        options = replace(options, layout=options.layout or config.pop("layout"))
-    numbers = {"scale": options.scale, "mean": options.mean}
-    for key, own in numbers.items():
-        if key in config and own is None:
-            value = config.pop(key)
-            try:
-                numbers[key] = float(value)
-            except ValueError:
-                raise call.error(f"{key} is a number, not {value!r}") from None
-    return replace(options, backend_configs=config, scale=numbers["scale"], mean=numbers["mean"])
+            raise call.error(f"{name}={value} is none of {', '.join(valid[1:])}", option=name)
+    return replace(options, dnn_backend=backend)
 
 
 def locate(options: DnnOptions) -> tuple[str, Path]:

@@ -367,7 +367,7 @@ def test_foreign_file_names_its_reader(tmp_path: Path) -> None:
     require_module("openvino")
     model = tmp_path / "foreign.xml"
     model.write_bytes(b"FFMPEGDNNNATIVE" + bytes(40))
-    with pytest.raises(ModelError, match=r"a FFmpeg native model, .* native does"):
+    with pytest.raises(ModelError, match=r"an FFmpeg native model, .* native does"):
         backends.load("openvino", model, Options())
 
 

@@ -53,11 +53,18 @@ def check(model: Path, backend: str) -> Kind:
         raise ModelError(f"{model}: not a model file, or a damaged one", backend=backend)
     if backend not in READERS[kind]:
         readers = " or ".join(READERS[kind])
-        message = f"{model}: a {kind}, which backend {backend} does not read; {readers} does"
-        raise ModelError(message, backend=backend)
+        raise ModelError(
+            f"{model}: {_article(kind)} {kind}, which backend {backend} does not read; "
+            f"{readers} does",
+            backend=backend,
+        )
     if not whole:
         raise ModelError(f"{model}: the {kind} ends early; the file is cut", backend=backend)
     return kind
+
+
+def _article(kind: Kind) -> str:
+    return "an" if kind in (Kind.IR, Kind.ONNX, Kind.NATIVE) else "a"
 
 
 def identify(model: Path) -> tuple[Kind, bool]:

@@ -160,7 +160,7 @@ class Writer:
                 self._take(item)
             elif self.frames:
                 self._mux_copy(item)
-            else:
+            elif not self._copies.early(item):
                 self._waiting.append(item)
         except AvdnnError:
             raise

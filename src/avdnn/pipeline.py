@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import filters, models
+from . import backends, filters, models
 from .clock import Clock
 from .errors import UsageError
 from .filters import Context, Item
@@ -119,7 +119,7 @@ def chain_text(job: Job, reader: Reader) -> str:
         return job.vf
     model = job.model or DEFAULT_MODEL
     text = f"dnn_processing=model={_quoted(model)}"
-    if models.channels(model) != 3 or not reader.pix_fmt:
+    if not reader.pix_fmt or _channels(model) != 3:
         return text
     source = pixel_format(reader.pix_fmt)
     if source.family is not Family.LUMA:
@@ -127,6 +127,19 @@ def chain_text(job: Job, reader: Reader) -> str:
     rgb = "gbrap" if source.alpha else "gbrp"
     depth = "" if source.depth == 8 else f"{source.depth}le"
     return f"format={rgb}{depth},{text},format={source.name}"
+
+
+def _channels(model: str) -> int:
+    """What a bundled or a user's model takes; a user's model is opened to see."""
+    bundled = models.registry().get(model)
+    if bundled is not None:
+        return bundled.channels
+    path = models.resolve(model)
+    backend = backends.load(backends.choose(path), path, backends.Options())
+    try:
+        return backend.info.inputs[0].channels
+    finally:
+        backend.close()
 
 
 def _quoted(value: str) -> str:

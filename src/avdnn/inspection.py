@@ -159,7 +159,7 @@ def _by(size: tuple[int, int]) -> str:
 def _range(spec: TensorSpec) -> str:
     if spec.is_integer:
         return "codes"
-    low, high = (-spec.mean / spec.scale, (255 - spec.mean) / spec.scale)
+    low, high = ((code - spec.mean) / spec.scale for code in (0, 255))
     return f"{low:.4g}..{high:.4g}"
 
 

@@ -217,6 +217,7 @@ def test_odd_file_names() -> None:
         ("-i a -crf:1 20 b", "-crf:1 is not supported"),
         ("-i a -filter_complex split b", "-filter_complex is not supported: .* use -vf"),
         ("-i a -af volume=2 b", "-af is not supported: audio streams are copied"),
+        ("-i a -sws_flags lanczos b", "-sws_flags is not supported: write flags= in"),
         ("-i a -filter:a volume=2 b", "-filter:a is not supported"),
         ("-i a -map 0:1 b", "-map 0:1 is not supported: use 0, 0:v"),
         ("-i a -map 0:a b", "-map leaves out the video: add -map 0:v"),

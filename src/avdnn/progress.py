@@ -170,7 +170,7 @@ class JsonLines(Progress):
 class Bar(Progress):
     """A bar that is drawn again in place."""
 
-    every = 0.1
+    every = 0.25
 
     def __init__(self, stream: TextIO, *, clock: Clock = time.monotonic) -> None:
         super().__init__(clock=clock)

@@ -105,6 +105,7 @@ _UNSUPPORTED = {
     "aspect": "use the filter setdar in -vf",
     "tag": "the container's own tag is used",
     "vtag": "the container's own tag is used",
+    "sws_flags": "write flags= in the filter scale",
     **dict.fromkeys(
         (
             *("metadata", "map_metadata", "map_chapters", "disposition", "dn", "attach", "target"),

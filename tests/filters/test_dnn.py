@@ -1,0 +1,263 @@
+"""What a dnn filter does around its model: precision, batches, order, errors, formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from avdnn.errors import FormatError, GraphError, InferenceError, ModelError, NonFiniteError
+from avdnn.filters import Context, build, connect
+from avdnn.frame import Frame, Precision
+
+from ..test_host import random_frame
+from .fake import FakeModule, install
+
+FAST = (Precision.BFLOAT16, Precision.FLOAT32)
+
+
+def clip(count: int, form: str = "yuv420p", width: int = 21, height: int = 13) -> list[Frame]:
+    return [random_frame(form, width, height, seed) for seed in range(count)]
+
+
+class Run:
+    """One run of a filter text over frames."""
+
+    def __init__(self, text: str, frames: Any) -> None:
+        self.notes: list[str] = []
+        self.items = connect(build(text, Context(say=self.notes.append)), iter(frames))
+
+    def all(self) -> list[Any]:
+        return list(self.items)
+
+
+def identity(x: Any, precision: Precision) -> Any:
+    return np.array(x)
+
+
+def off_by(lsb: float) -> Any:
+    """A model whose fast precision is that many LSB wrong."""
+
+    def function(x: Any, precision: Precision) -> Any:
+        return x + np.float32(0 if precision is Precision.FLOAT32 else lsb / 255)
+
+    return function
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    made: list[FakeModule] = []
+
+    def make(function: Any = identity, **more: Any) -> tuple[FakeModule, str]:
+        module = FakeModule(function, **more)
+        made.append(module)
+        return module, install(monkeypatch, tmp_path, module)
+
+    yield make
+    assert [module.open for module in made] == [0] * len(made), "a backend was left open"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_one_frame_out_for_each_in_in_order(fake: Any, count: int, batch: int) -> None:
+    _, text = fake()
+    frames = clip(count)
+    out = Run(f"{text}:batch_size={batch}", frames).all()
+    assert len(out) == count
+    for got, frame in zip(out, frames, strict=True):
+        assert np.array_equal(got.planes[0], frame.planes[0])
+
+
+def test_partial_batch_goes_short_where_the_batch_is_free(fake: Any) -> None:
+    module, text = fake()
+    Run(f"{text}:batch_size=4:precision=float32", clip(6)).all()
+    assert module.batches == [4, 2]
+
+
+def test_a_fixed_batch_is_filled_and_cut(fake: Any) -> None:
+    module, text = fake(fixed_batch=4)
+    frames = clip(6)
+    out = Run(f"{text}:precision=float32", frames).all()
+    assert module.batches == [4, 4]
+    assert all(np.array_equal(a.planes[0], b.planes[0]) for a, b in zip(out, frames, strict=True))
+
+
+def test_auto_takes_the_fast_precision_that_holds(fake: Any) -> None:
+    module, text = fake(off_by(0.9), able=FAST)
+    run = Run(text, clip(3))
+    out = run.all()
+    assert [options.precision for options in module.loaded] == ["float32", "bfloat16"]
+    assert "in bfloat16 (at most 1 LSB and 48." in run.notes[0]
+    assert len(out) == 3
+
+
+@pytest.mark.parametrize("lsb", [1.6, 5.0, float("nan")])
+def test_auto_falls_back_to_float32_and_says_why(fake: Any, lsb: float) -> None:
+    _, text = fake(off_by(lsb), able=FAST)
+    run = Run(text, clip(2))
+    frames = run.all()
+    assert "in float32" in run.notes[0]
+    assert "bfloat16 is" in run.notes[0]
+    assert np.array_equal(frames[1].planes[0], clip(2)[1].planes[0])
+
+
+def test_the_asked_precision_is_run_or_refused(fake: Any) -> None:
+    module, text = fake(off_by(50), able=FAST)
+    Run(f"{text}:precision=bfloat16", clip(1)).all()
+    assert [options.precision for options in module.loaded] == ["bfloat16"]
+    with pytest.raises(ModelError, match=r"does not run float16.*bfloat16, float32"):
+        Run(f"{text}:precision=float16", clip(1)).all()
+
+
+def nan_on_dark(x: Any, precision: Precision) -> Any:
+    """NaN in the fast precision, for frames that begin with a 0."""
+    out = np.array(x)
+    if precision is not Precision.FLOAT32 and x[0, 0, 0, 0] == 0:
+        out[..., -1] = np.nan
+    return out
+
+
+def dark_third() -> list[Frame]:
+    frames = clip(5)
+    for frame in frames:
+        frame.planes[0][0, 0] = 9
+    frames[3].planes[0][0, 0] = 0
+    return frames
+
+
+def test_nan_stops_with_the_frames_number(fake: Any) -> None:
+    _, text = fake(nan_on_dark, able=FAST)
+    with pytest.raises(NonFiniteError, match=r"frame 3: .*on_nan=retry"):
+        Run(f"{text}:precision=bfloat16", dark_third()).all()
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_nan_frames_are_retried_in_float32(fake: Any, batch: int) -> None:
+    _, text = fake(nan_on_dark, able=FAST)
+    text += f":precision=bfloat16:on_nan=retry:batch_size={batch}"
+    frames = dark_third()
+    frames[2].planes[0][0, 0] = 0  # first of its batch, where the fake looks
+    run = Run(text, frames)
+    out = run.all()
+    assert all(np.array_equal(a.planes[0], b.planes[0]) for a, b in zip(out, frames, strict=True))
+    assert any("again in float32" in note for note in run.notes)
+
+
+def test_a_failing_model_names_the_frame(fake: Any) -> None:
+    def fails(x: Any, precision: Precision) -> Any:
+        if x[0, 0, 0, 0] == 0:
+            raise InferenceError("out of order")
+        return x
+
+    _, text = fake(fails)
+    with pytest.raises(InferenceError, match="frame 3: out of order"):
+        Run(f"{text}:precision=float32", dark_third()).all()
+
+
+def test_size_changes_reload_and_keep_the_numbering(fake: Any) -> None:
+    module, text = fake()
+    frames = [*clip(3), *clip(2, width=40, height=30), *clip(1)]
+    out = Run(f"{text}:precision=float32", frames).all()
+    assert [(frame.width, frame.height) for frame in out] == [
+        (frame.width, frame.height) for frame in frames
+    ]
+    assert [options.size for options in module.loaded] == [(13, 21), (30, 40), (13, 21)]
+
+
+def test_packets_pass_in_place(fake: Any) -> None:
+    _, text = fake()
+    frames = clip(3)
+    items = ["first", frames[0], "a", frames[1], frames[2], "last"]
+    out = Run(f"{text}:batch_size=2", items).all()
+    assert [item if isinstance(item, str) else "frame" for item in out] == [
+        "first",
+        "frame",
+        "a",
+        "frame",
+        "frame",
+        "last",
+    ]
+
+
+def test_channels_that_do_not_fit_name_the_format_that_does(fake: Any) -> None:
+    _, text = fake(channels=3)
+    with pytest.raises(FormatError, match=r"takes 3 channels.*yuv420p.*format=rgb24"):
+        Run(text, clip(1)).all()
+    with pytest.raises(FormatError, match=r"format=gbrp16le"):
+        Run(text, clip(1, "yuv420p10le")).all()
+    _, text = fake(channels=1)
+    with pytest.raises(FormatError, match=r"takes 1 channels.*rgb24.*format=yuv420p"):
+        Run(text, clip(1, "rgb24")).all()
+
+
+def test_formats_that_no_model_takes_are_converted_and_said(fake: Any) -> None:
+    _, text = fake(channels=3)
+    run = Run(text, clip(2, "gbrp"))
+    assert {frame.format for frame in run.all()} == {"gbrp"}
+    rgb444 = [next(Run("format=rgb444le", clip(1, "rgb24")).items) for _ in range(2)]
+    run = Run(text, rgb444)
+    assert {frame.format for frame in run.all()} == {"rgb24"}
+    assert sum("rgb444le frames become rgb24" in note for note in run.notes) == 1
+
+
+def test_closing_early_closes_the_model_and_the_source(fake: Any) -> None:
+    _, text = fake()
+    closed: list[bool] = []
+
+    def endless() -> Iterator[Frame]:
+        try:
+            while True:
+                yield clip(1)[0]
+        finally:
+            closed.append(True)
+
+    run = Run(text, endless())
+    next(run.items)
+    run.items.close()  # type: ignore[attr-defined]
+    assert closed == [True]
+
+
+def test_sr_enlarges_before_a_model_that_keeps_the_size(fake: Any) -> None:
+    _, text = fake()
+    out = Run(text.replace("dnn_processing", "sr") + ":scale_factor=3", clip(2)).all()
+    assert [(frame.width, frame.height) for frame in out] == [(63, 39)] * 2
+
+
+def test_sr_leaves_an_enlarging_model_alone(fake: Any) -> None:
+    def double(x: Any, precision: Precision) -> Any:
+        return np.repeat(np.repeat(x, 2, axis=2), 2, axis=3)
+
+    _, text = fake(double)
+    out = Run(text.replace("dnn_processing", "sr"), clip(2)).all()
+    assert [(frame.width, frame.height) for frame in out] == [(42, 26)] * 2
+
+
+def test_derain_takes_colour(fake: Any) -> None:
+    _, text = fake(channels=3)
+    run = Run(text.replace("dnn_processing", "derain"), clip(1))
+    assert run.all()[0].format in ("rgb24", "gbrp")
+    assert len(run.notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (":batch_size=0", "batch_size"),
+        (":precision=float8", "float32"),
+        (":fit=sideways", "reshape"),
+        (":nonsense=1", "no option 'nonsense'"),
+        (":order=grb", "order"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_opens(fake: Any, more: str, said: str) -> None:
+    _, text = fake()
+    with pytest.raises(GraphError, match=said):
+        build(text + more, Context(say=print))
+
+
+def test_a_model_is_needed() -> None:
+    with pytest.raises(GraphError, match="needs model="):
+        build("dnn_processing=dnn_backend=native", Context(say=print))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from fractions import Fraction
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from .errors import MediaError, UsageError
 from .frame import Frame
 from .job import InputSpec
 from .opening import is_device, is_local, open_input
+from .timestamps import FrameClock, Splices
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +29,8 @@ Item: TypeAlias = "Frame | av.Packet[Any]"
 """A decoded frame, or a packet of a copied stream; times count from the same origin."""
 
 MICROSECOND = Fraction(1, 1_000_000)
+_NAMED_PACKETS = 3
+"""Damaged packets that are named one by one; more are counted."""
 _DECLARES_DURATION = ("mov", "matroska", "avi", "flv", "asf", "nut")
 
 
@@ -167,9 +170,9 @@ class Reader:
             origin = begin + start
             self._seek(origin)
         self._cut = Cut(origin, trims=bool(start), end=end)
-        self._count = 0
-        self._last_pts: int | None = None
-        self._next_pts = 0
+        self._clock = FrameClock(self._note)
+        self._sent = self._decoded = self._count = self._bad_packets = 0
+        self._flawed: list[Fraction] = []
         self._reached = Fraction(0)
         self._video_over = False
 
@@ -202,12 +205,14 @@ class Reader:
     def __iter__(self) -> Iterator[Item]:
         with closing(self._packets()) as packets:
             for packet in packets:
-                if packet.stream_index == self._video.index:
-                    yield from self._decode(packet)
+                if packet.stream.index == self._video.index:
+                    yield from self._frames(self._decode(packet))
                 elif packet.size and self._cut.place(packet):
                     yield packet
                 if self._video_over and self._cut.is_over(self.copied, self._shown()):
                     break
+        if self._swallowed():
+            yield from self._frames(self._tail())
         self._check_end()
 
     def _shown(self) -> Fraction:
@@ -216,13 +221,16 @@ class Reader:
     def _packets(self) -> Generator[av.Packet[Any], None, None]:
         """Packets in file order; a read error ends them and is kept as damage."""
         streams = [self._video, *self.copied]
+        splices = Splices(self._note) if self._has(FormatFlags.ts_discont) else None
         try:
             for packet in self._container.demux(streams):
+                if splices is not None:
+                    splices.join(packet)
                 self._follow(packet)
                 yield packet
-        except (av.error.InvalidDataError, av.error.OSError) as error:
-            self._note(f"reading stopped early: {error.strerror}")
-            flush = av.Packet()
+        except av.error.FFmpegError as error:
+            self._note(f"reading stopped early: {(error.strerror or str(error)).lower()}")
+            flush: av.Packet[Any] = av.Packet()
             flush.stream = self._video
             yield flush
 
@@ -234,29 +242,64 @@ class Reader:
         end = (time + (packet.duration or 0)) * packet.time_base
         self._reached = max(self._reached, end)
 
-    def _decode(self, packet: av.Packet[Any]) -> Iterator[Frame]:
+    def _decode(self, packet: av.Packet[Any]) -> list[av.VideoFrame]:
+        if packet.size and not packet.is_discard:
+            self._sent += 1
         if packet.is_corrupt:
             self._note_packet(packet, "is incomplete")
         try:
             decoded = self._video.decode(packet)
         except av.error.EOFError:
-            return
-        except av.error.InvalidDataError as error:
-            self._note_packet(packet, f"cannot be decoded: {error.strerror}")
-            return
+            return []
+        except av.error.FFmpegError as error:
+            self._note_packet(packet, f"cannot be decoded: {(error.strerror or '').lower()}")
+            return []
+        self._decoded += len(decoded)
+        return decoded
+
+    def _frames(self, decoded: list[av.VideoFrame]) -> Iterator[Frame]:
         while decoded:
             frame = decoded.pop(0)
             if self._stamp(frame):
                 self._count += 1
+                if frame.is_corrupt:
+                    self._flawed.append((frame.pts or 0) * self.time_base)
                 yield self._wrap(frame, self.sar)
             del frame
+
+    def _swallowed(self) -> bool:
+        """Whether fewer frames came than packets went in, all of the file being read.
+
+        Decoding on several threads loses what is behind an error while it is drained.
+        """
+        whole = not self._video_over and self._clock.last is not None
+        file = is_local(self.spec.url) and not is_device(self.spec.format)
+        return whole and file and not self.spec.hwaccel and self._decoded < self._sent
+
+    def _tail(self) -> list[av.VideoFrame]:
+        """Frames behind the last one, decoded again on one thread from the last key frame."""
+        unit = self._video.time_base or MICROSECOND
+        last = self._clock.last or 0
+        found = []
+        again, video = open_input(self.spec, threaded=False)
+        with again:
+            try:
+                again.seek(last, stream=video)
+            except av.error.FFmpegError as error:
+                _log.debug("%s: cannot seek to the tail: %s", self.spec.url, error)
+                return []
+            for packet in again.demux(video):
+                with suppress(av.error.FFmpegError):
+                    found += [frame for frame in video.decode(packet) if _after(frame, last)]
+        _log.debug("%s: %d frames after %s s recovered", self.spec.url, len(found), last * unit)
+        return found
 
     # ---- time ------------------------------------------------------------------------------
 
     def _stamp(self, frame: av.VideoFrame) -> bool:
         """Give a decoded frame its time; False if it lies outside the cut."""
         unit = frame.time_base or self._video.time_base or MICROSECOND
-        shown = self._cut.shift(self._best_pts(frame, unit), unit)
+        shown = self._cut.shift(self._clock.time(frame, unit, self.nominal_rate), unit)
         if self._cut.is_early(shown):
             return False
         if self._forced_rate:
@@ -265,31 +308,20 @@ class Reader:
         frame.pts, frame.time_base = shown, unit
         return not self._video_over
 
-    def _best_pts(self, frame: av.VideoFrame, unit: Fraction) -> int:
-        """The frame's time in the file, in `unit`; later than that of the frame before."""
-        pts = frame.dts if frame.pts is None else frame.pts
-        if pts is None:
-            pts = self._next_pts
-        if self._last_pts is not None and pts <= self._last_pts:
-            self._note(
-                f"timestamps go back at {float(pts * unit):.3f} s; frames are put in order",
-                once=True,
-            )
-            pts = self._last_pts + 1
-        rate = self.nominal_rate
-        usual = max(1, round(1 / (rate * unit))) if rate else 1
-        self._last_pts, self._next_pts = pts, pts + (frame.duration or usual)
-        return pts
-
     # ---- damage ----------------------------------------------------------------------------
 
     def _note_packet(self, packet: av.Packet[Any], what: str) -> None:
+        self._bad_packets += 1
+        if self._bad_packets > _NAMED_PACKETS:
+            return
         time = packet.dts if packet.pts is None else packet.pts
         where = "at the end" if time is None else f"at {float(time * packet.time_base):.3f} s"
         self._note(f"a video packet {where} {what}")
 
-    def _note(self, what: str, *, once: bool = False) -> None:
-        if once and any(what.split(" at ")[0] == said.split(" at ")[0] for said in self.damage):
+    def _note(self, what: str) -> None:
+        """Keep and log a fact, the first of its kind only."""
+        kind = what.split(" at ")[0]
+        if kind != "a video packet" and any(said.startswith(kind) for said in self.damage):
             return
         self.damage.append(what)
         _log.warning("%s: %s", self.spec.url, what)
@@ -313,6 +345,13 @@ class Reader:
             )
         if not self._count:
             raise MediaError(f"{self.spec.url}: not a single frame could be decoded", self.spec.url)
+        if self._bad_packets > _NAMED_PACKETS:
+            self._note(f"{self._bad_packets} video packets are damaged in all")
+        if self._flawed:
+            self._note(
+                f"{len(self._flawed)} of {self._count} frames are damaged, the first at "
+                f"{float(self._flawed[0]):.3f} s"
+            )
         name = self._container.format.name.split(",")[0]
         declared = self._container.duration
         if self._video_over or declared is None or name not in _DECLARES_DURATION:
@@ -323,3 +362,8 @@ class Reader:
                 f"the file ends early: {float(missing):.3f} s of the "
                 f"{float(declared * MICROSECOND):.3f} s that its header promises are missing"
             )
+
+
+def _after(frame: av.VideoFrame, last: int) -> bool:
+    time = frame.dts if frame.pts is None else frame.pts
+    return time is not None and time > last

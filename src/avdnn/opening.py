@@ -6,10 +6,12 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import av
 import av.container
 import av.error
+from av.codec.context import ThreadType
 from av.codec.hwaccel import HWAccel, hwdevices_available
 
 from .errors import DeviceError, MediaError, UsageError
@@ -17,19 +19,26 @@ from .job import InputSpec
 
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _PICTURE_RATE = ("image2", "image2pipe", "rawvideo")
+_GENPTS: Any = av.container.Flags.gen_pts.value
+"""PyAV sets it; its guesses are wrong for streams that hold no presentation times (AVI)."""
 _GUESSES = frozenset({"tty", "bin", "adf", "idf", "xbin"})
 """Text art: what libavformat takes a plain text file for."""
 
 
-def open_input(spec: InputSpec) -> tuple[av.container.InputContainer, av.VideoStream]:
-    """The open file and its main video stream, ready to decode; one-line errors."""
+def open_input(
+    spec: InputSpec, *, threaded: bool = True
+) -> tuple[av.container.InputContainer, av.VideoStream]:
+    """The open file and its main video stream, ready to decode; one-line errors.
+
+    `threaded` decodes several frames at a time.
+    """
     if not is_device(spec.format) and is_local(spec.url):
         _check_readable(spec.url)
     hardware = _hardware(spec)
     container = _open(spec, hardware)
     try:
         video = _main_video(container, spec.url)
-        _prepare_decoder(video, spec, hardware)
+        _prepare_decoder(video, spec, hardware, ThreadType.AUTO if threaded else ThreadType.SLICE)
     except BaseException:
         container.close()
         raise
@@ -93,7 +102,8 @@ def _check_readable(url: str) -> None:
 
 
 def _open(spec: InputSpec, hardware: HWAccel | None) -> av.container.InputContainer:
-    name = spec.url if is_device(spec.format) else av_name(spec.url, "pipe:0")
+    glob = spec.options.get("pattern_type") == "glob"
+    name = spec.url if is_device(spec.format) or glob else av_name(spec.url, "pipe:0")
     form = spec.format or ("image2" if is_pattern(spec.url) else None)
     options = dict(spec.options) | _demuxer_options(spec, form)
     try:
@@ -106,6 +116,8 @@ def _open(spec: InputSpec, hardware: HWAccel | None) -> av.container.InputContai
         if hardware is None:
             raise
         raise DeviceError(f"-hwaccel {spec.hwaccel}: {error}", device=spec.hwaccel) from error
+    if "genpts" not in spec.options.get("fflags", ""):
+        container.flags &= ~_GENPTS
     if form is None and container.format.name in _GUESSES:
         container.close()
         raise MediaError(f"{spec.url}: not a video or a picture", spec.url)
@@ -171,7 +183,9 @@ def _hardware(spec: InputSpec) -> HWAccel | None:
     return HWAccel(spec.hwaccel, device=spec.hwaccel_device or None, allow_software_fallback=False)
 
 
-def _prepare_decoder(video: av.VideoStream, spec: InputSpec, hardware: HWAccel | None) -> None:
+def _prepare_decoder(
+    video: av.VideoStream, spec: InputSpec, hardware: HWAccel | None, threads: ThreadType
+) -> None:
     context = video.codec_context
     if context is None:
         raise MediaError(f"{spec.url}: no decoder for its video", spec.url)
@@ -179,8 +193,17 @@ def _prepare_decoder(video: av.VideoStream, spec: InputSpec, hardware: HWAccel |
         raise DeviceError(
             f"-hwaccel {spec.hwaccel}: cannot decode {context.name}", device=spec.hwaccel
         )
-    context.thread_type = av.codec.context.ThreadType.AUTO
+    context.thread_type = threads
     context.options = decoder_options(video, spec.options)
+    if hardware is None:
+        try:
+            context.open(strict=False)
+        except av.error.FFmpegError as error:
+            raise MediaError(
+                f"{spec.url}: the {context.name} decoder does not open; "
+                "raw video needs -f rawvideo -pix_fmt FORMAT -s WIDTHxHEIGHT before -i",
+                spec.url,
+            ) from error
 
 
 def decoder_options(video: av.VideoStream, options: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,354 @@
+"""How each layer of a native network runs over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ModelError
+from ._native_conv import Conv, Frame
+from ._native_model import (
+    AvgPool,
+    BinaryOp,
+    Conv2d,
+    Dense,
+    DepthToSpace,
+    Floats,
+    Layer,
+    MathBinary,
+    MathUnary,
+    Maximum,
+    MirrorPad,
+    Padding,
+    PadMode,
+    UnaryOp,
+)
+from ._native_rows import Block, Push, Size, Span, Step, Window
+
+
+def step(layer: Layer) -> Step:
+    """The way to run a layer."""
+    match layer:
+        case Conv2d():
+            return Conv(layer)
+        case Dense():
+            return Conv.dense(layer)
+        case DepthToSpace():
+            return _DepthToSpace(layer)
+        case MirrorPad():
+            return _MirrorPad(layer)
+        case AvgPool():
+            return _AvgPool(layer)
+        case Maximum():
+            value = np.float32(layer.value)
+            return _Each(lambda x: np.maximum(x, value))
+        case MathUnary():
+            return _Each(_UNARY[layer.op])
+        case MathBinary():
+            return _binary(layer)
+    raise TypeError(f"no such layer: {layer!r}")
+
+
+class _Each:
+    """A function of each value."""
+
+    def __init__(self, function: Callable[[Floats], Floats]) -> None:
+        self.function = function
+
+    def size(self, sources: Sequence[Size]) -> Size:
+        return sources[0]
+
+    def needs(self, span: Span, source: Size) -> Span:
+        return span
+
+    def open(self, sources: Sequence[Size], span: Span) -> Push:
+        def push(blocks: Sequence[Block | None]) -> Block | None:
+            block = blocks[0]
+            return None if block is None else Block(block.first, self.function(block.data))
+
+        return push
+
+
+def _in_double(function: np.ufunc) -> Callable[[Floats], Floats]:
+    """FFmpeg calls the C functions of doubles, and rounds their result to float."""
+
+    def apply(x: Floats) -> Floats:
+        out = np.empty_like(x)
+        function(x, out=out, dtype=np.float64, casting="same_kind")
+        return out
+
+    return apply
+
+
+def _round(x: Floats) -> Floats:
+    """Round halves away from zero, as C does."""
+    wide = np.abs(x, dtype=np.float64)
+    return np.copysign(np.floor(wide + 0.5), x).astype(np.float32)
+
+
+_UNARY: dict[UnaryOp, Callable[[Floats], Floats]] = {
+    UnaryOp.ABS: np.abs,
+    UnaryOp.SIN: _in_double(np.sin),
+    UnaryOp.COS: _in_double(np.cos),
+    UnaryOp.TAN: _in_double(np.tan),
+    UnaryOp.ASIN: _in_double(np.arcsin),
+    UnaryOp.ACOS: _in_double(np.arccos),
+    UnaryOp.ATAN: _in_double(np.arctan),
+    UnaryOp.SINH: _in_double(np.sinh),
+    UnaryOp.COSH: _in_double(np.cosh),
+    UnaryOp.TANH: _in_double(np.tanh),
+    UnaryOp.ASINH: _in_double(np.arcsinh),
+    UnaryOp.ACOSH: _in_double(np.arccosh),
+    UnaryOp.ATANH: _in_double(np.arctanh),
+    UnaryOp.CEIL: np.ceil,
+    UnaryOp.FLOOR: np.floor,
+    UnaryOp.ROUND: _round,
+    UnaryOp.EXP: _in_double(np.exp),
+}
+
+Operator = Callable[[Floats | np.float32, Floats | np.float32], Floats]
+
+
+def _remainder(left: Floats | np.float32, right: Floats | np.float32) -> Floats:
+    """C's % of the integer parts; it has the sign of the left side, and NaN for a divisor of 0."""
+    found: Floats = np.fmod(np.trunc(left), np.trunc(right))
+    return found
+
+
+_BINARY: dict[BinaryOp, Operator] = {
+    BinaryOp.SUB: np.subtract,
+    BinaryOp.ADD: np.add,
+    BinaryOp.MUL: np.multiply,
+    BinaryOp.REALDIV: np.divide,
+    BinaryOp.MINIMUM: np.minimum,
+    BinaryOp.FLOORMOD: _remainder,
+}
+
+
+def _binary(layer: MathBinary) -> Step:
+    operator, left, right = _BINARY[layer.op], layer.left, layer.right
+    if not isinstance(left, str):
+        number = np.float32(left)
+        return _Each(lambda x: operator(number, x))
+    if not isinstance(right, str):
+        number = np.float32(right)
+        return _Each(lambda x: operator(x, number))
+    return _Pair(operator)
+
+
+class _Pair:
+    """A function of two pictures of one size."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    def size(self, sources: Sequence[Size]) -> Size:
+        left, right = sources
+        if left != right:
+            raise ModelError(f"operands of (channels, height, width) {left} and {right}: not equal")
+        return left
+
+    def needs(self, span: Span, source: Size) -> Span:
+        return span
+
+    def open(self, sources: Sequence[Size], span: Span) -> Push:
+        waiting = [Window(size.channels, size.width, span.lo) for size in sources]
+
+        def push(blocks: Sequence[Block | None]) -> Block | None:
+            for window, block in zip(waiting, blocks, strict=True):
+                if block is not None:
+                    window.grow(block.end - block.first)[...] = block.data
+            lo, hi = waiting[0].first, min(window.end for window in waiting)
+            if lo >= hi:
+                return None
+            found = self.operator(waiting[0].rows(lo, hi), waiting[1].rows(lo, hi))
+            for window in waiting:
+                window.drop(hi)
+            return Block(lo, found)
+
+        return push
+
+
+class _DepthToSpace:
+    """Channels become blocks of pixels."""
+
+    def __init__(self, layer: DepthToSpace) -> None:
+        self.block = layer.block
+
+    def size(self, sources: Sequence[Size]) -> Size:
+        channels, height, width = sources[0]
+        if channels % self.block**2:
+            raise ModelError(
+                f"{channels} channels cannot become blocks of {self.block}x{self.block} pixels"
+            )
+        return Size(channels // self.block**2, height * self.block, width * self.block)
+
+    def needs(self, span: Span, source: Size) -> Span:
+        return Span(span.lo // self.block, -(-span.hi // self.block))
+
+    def open(self, sources: Sequence[Size], span: Span) -> Push:
+        size, (channels, _, width) = self.block, self.size(sources)
+
+        def push(blocks: Sequence[Block | None]) -> Block | None:
+            block = blocks[0]
+            if block is None:
+                return None
+            rows = block.end - block.first
+            parts = block.data.reshape(size, size, channels, rows, -1).transpose(2, 3, 0, 4, 1)
+            data = parts.reshape(channels, rows * size, width)
+            return Block(block.first * size, data).within(span)
+
+        return push
+
+
+class _MirrorPad:
+    """Borders filled from the picture's own rows, columns and channels."""
+
+    def __init__(self, layer: MirrorPad) -> None:
+        self.mode = layer.mode
+        self.batch, self.height, self.width, self.channels = layer.paddings
+
+    def size(self, sources: Sequence[Size]) -> Size:
+        if self.batch != (0, 0):
+            raise ModelError(f"padding of the batch by {self.batch} is not possible")
+        channels, height, width = sources[0]
+        return Size(
+            len(self.table(self.channels, channels)),
+            len(self.table(self.height, height)),
+            len(self.table(self.width, width)),
+        )
+
+    def table(self, pads: tuple[int, int], size: int) -> NDArray[np.intp]:
+        """For each index of the result the one of the source, -1 for a zero."""
+        before, after = pads
+        if self.mode is PadMode.CONSTANT:
+            index = np.arange(-before, size + after)
+            return np.where((index < 0) | (index >= size), -1, index)
+        reflect = self.mode is PadMode.REFLECT
+        if max(pads) > size - reflect:
+            raise ModelError(f"{size} rows, columns or channels cannot be mirrored by {max(pads)}")
+        top = np.arange(before, 0, -1) - (not reflect)
+        bottom = size - 1 - reflect - np.arange(after)
+        return np.concatenate((top, np.arange(size), bottom))
+
+    def needs(self, span: Span, source: Size) -> Span:
+        index = self.table(self.height, source.height)[span.lo : span.hi]
+        index = index[index >= 0]
+        return Span(int(index.min()), int(index.max()) + 1) if len(index) else Span(0, 1)
+
+    def open(self, sources: Sequence[Size], span: Span) -> Push:
+        source = sources[0]
+        window = Window(source.channels, source.width, self.needs(span, source).lo)
+        rows = self.table(self.height, source.height)[: span.hi]
+        columns = self.table(self.width, source.width)
+        channels = self.table(self.channels, source.channels)
+        done = span.lo
+
+        def push(blocks: Sequence[Block | None]) -> Block | None:
+            nonlocal done
+            block = blocks[0]
+            if block is None:
+                return None
+            window.grow(block.end - block.first)[...] = block.data
+            waits = np.flatnonzero(rows[done:] >= window.end)
+            lo, done = done, done + int(waits[0]) if len(waits) else len(rows)
+            if lo == done:
+                return None
+            held = window.rows(window.first, window.end)
+            found = _take(held, rows[lo:done] - window.first * (rows[lo:done] >= 0), 1)
+            left = rows[done:]
+            window.drop(int(left[left >= 0].min(initial=window.end)))
+            return Block(lo, _take(_take(found, columns, 2), channels, 0))
+
+        return push
+
+
+def _take(data: Floats, index: NDArray[np.intp], axis: int) -> Floats:
+    """Gather along an axis; index -1 gives zeros."""
+    if np.array_equal(index, np.arange(data.shape[axis])):
+        return data
+    found: Floats = np.take(data, index, axis)
+    np.moveaxis(found, axis, 0)[index < 0] = 0
+    return found
+
+
+class _AvgPool:
+    """The mean of the pixels under a square, those outside the picture not counted."""
+
+    def __init__(self, layer: AvgPool) -> None:
+        self.square, self.stride = layer.size, layer.stride
+        self.same = layer.padding is Padding.SAME
+
+    def size(self, sources: Sequence[Size]) -> Size:
+        channels, height, width = sources[0]
+        lost = 0 if self.same else self.square - 1
+        if min(height, width) <= lost:
+            raise ModelError(
+                f"a picture of {width}x{height} is too small for a mean over {self.square}"
+            )
+        return Size(channels, -((lost - height) // self.stride), -((lost - width) // self.stride))
+
+    def before(self, size: int) -> int:
+        """Rows or columns that the first square lies outside."""
+        missing = self.square - ((size - 1) % self.stride + 1)
+        return max(missing, 0) // 2 if self.same else 0
+
+    def after(self, size: int, result: int) -> int:
+        """Rows or columns that the last square lies outside."""
+        return max((result - 1) * self.stride + self.square - size - self.before(size), 0)
+
+    def needs(self, span: Span, source: Size) -> Span:
+        top = self.before(source.height)
+        lo, hi = span.lo * self.stride - top, (span.hi - 1) * self.stride + self.square - top
+        return Span(max(lo, 0), min(hi, source.height))
+
+    def counts(self, source: int, span: Span) -> Floats:
+        """How many rows or columns of the source each square in `span` covers."""
+        start = np.arange(span.lo, span.hi) * self.stride - self.before(source)
+        end = np.minimum(start + self.square, source)
+        return (end - np.maximum(start, 0)).astype(np.float32)
+
+    def open(self, sources: Sequence[Size], span: Span) -> Push:
+        source, result = sources[0], self.size(sources)
+        top, left = self.before(source.height), self.before(source.width)
+        bottom = self.after(source.height, result.height)
+        right = self.after(source.width, result.width)
+        frame = Frame(top, bottom, left, right, edge=False)
+        across = self.counts(source.width, Span(0, result.width))
+        first = self.needs(span, source).lo
+        framed_width = frame.width(source.width)
+        window = Window(source.channels, framed_width, first + top if first else 0)
+        done = span.lo
+
+        def push(blocks: Sequence[Block | None]) -> Block | None:
+            nonlocal done
+            block = blocks[0]
+            if block is None:
+                return None
+            framed = window.grow(frame.rows(block, source.height))
+            frame.put(block, source.height, framed)
+            ready = min(span.hi, (window.end - self.square) // self.stride + 1)
+            if ready <= done:
+                return None
+            span_done = Span(done, ready)
+            total = self.total(window, span_done, result)
+            area = self.counts(source.height, span_done)[:, None] * across
+            done = ready
+            window.drop(done * self.stride)
+            return Block(span_done.lo, total / area)
+
+        return push
+
+    def total(self, window: Window, span: Span, result: Size) -> Floats:
+        """Sums in FFmpeg's order, so that they round as FFmpeg's do."""
+        shape = (result.channels, span.hi - span.lo, result.width)
+        total = np.zeros(shape, np.float32)
+        for y in range(self.square):
+            lo = span.lo * self.stride + y
+            lines = window.rows(lo, lo + (shape[1] - 1) * self.stride + 1)[:, :: self.stride]
+            for x in range(self.square):
+                stop = x + (result.width - 1) * self.stride + 1
+                total += lines[:, :, x : stop : self.stride]
+        return total

@@ -1,0 +1,1 @@
+"""How the bundled models are made: photographs in, weights and figures out."""

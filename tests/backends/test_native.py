@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
+import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from avdnn.backends import Options, load
+from avdnn.backends import Options, load, native
+from avdnn.backends import _native_blas as blas
 from avdnn.backends import _native_model as nm
 from avdnn.backends import _native_run as run
 from avdnn.backends._native_file import write
+from avdnn.errors import InferenceError, ModelError
+from avdnn.frame import Layout, Precision
 
 from ..conftest import require
 from . import native_loops as loops
@@ -232,3 +237,191 @@ X = picture(21, 18)
 def test_layer_equals_ffmpeg(name: str, oracle: Mapping[str, tuple[Path, Any]]) -> None:
     path, wanted = oracle[name]
     np.testing.assert_allclose(infer(path, X).ravel(), wanted, **CLOSE)
+
+
+SMALL = [
+    nm.MirrorPad("x", "p", nm.PadMode.REFLECT, ((0, 0), (2, 2), (2, 2), (0, 0))),
+    conv("p", "a", 1, 8, 5, padding=nm.Padding.VALID, activation=nm.Activation.TANH),
+    conv("a", "b", 8, 4, activation=nm.Activation.SIGMOID),
+    nm.DepthToSpace("b", "y", 2),
+]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (16, 16), (47, 63), (70, 5), (5, 700)])
+def test_every_size_runs(shape: tuple[int, int], save: SAVE) -> None:
+    layers = [conv("x", "a", 1, 8, 5), conv("a", "b", 8, 4), nm.DepthToSpace("b", "y", 2)]
+    found = infer(save(layers, 1), picture(*shape), config={"conv2d_threads": "4"})
+    assert found.shape == (2 * shape[0], 2 * shape[1], 1)
+    wanted = loops.run(nm.model(layers, {"x": FREE}), picture(*shape))["y"]
+    np.testing.assert_allclose(found, wanted, **CLOSE)
+
+
+def test_shapes_are_known_without_a_run(save: SAVE) -> None:
+    backend = load("native", save(SMALL, 1), Options())
+    assert dict(backend.output_shapes({"x": (2, 30, 40, 1)})) == {"y": (2, 60, 80, 1)}
+    backend.close()
+
+
+def test_size_in_the_file_becomes_the_wanted_size(tmp_path: Path) -> None:
+    path = tmp_path / "fixed.model"
+    write(path, nm.model(SMALL, {"x": (1, 16, 24, 1)}))
+    fixed = load("native", path, Options())
+    assert fixed.info.inputs[0].shape == (-1, 16, 24, 1)
+    assert fixed.info.outputs[0].shape == (-1, 32, 48, 1)
+    assert fixed.info.reshapeable
+    fixed.close()
+    other = load("native", path, Options(size=(20, 30)))
+    assert other.info.outputs[0].shape == (-1, 40, 60, 1)
+    other.close()
+
+
+def test_batch_equals_single_pictures(save: SAVE) -> None:
+    backend = load("native", save(SMALL, 1), Options())
+    frames = np.stack([picture(20, 30, seed=seed) for seed in range(3)])
+    together = backend.infer_async({"x": frames}).result()["y"]
+    for index in range(3):
+        alone = backend.infer_async({"x": frames[index : index + 1]}).result()["y"]
+        np.testing.assert_array_equal(together[index], alone[0])
+    backend.close()
+
+
+def test_inputs_may_have_any_strides(save: SAVE) -> None:
+    backend = load("native", save(SMALL, 1), Options())
+    x = picture(40, 60)[None]
+    strided = np.repeat(x, 2, 2)[:, ::-1, ::2]
+    expected = backend.infer_async({"x": np.ascontiguousarray(strided)}).result()["y"]
+    np.testing.assert_array_equal(backend.infer_async({"x": strided}).result()["y"], expected)
+    backend.close()
+
+
+def test_inner_operands_can_be_outputs(save: SAVE) -> None:
+    x = picture(12, 10)
+    backend = load("native", save(SMALL, 1), Options(outputs=("y", "a")))
+    assert [spec.name for spec in backend.info.outputs] == ["y", "a"]
+    assert [spec.channels for spec in backend.info.outputs] == [1, 8]
+    found = backend.infer_async({"x": x[None]}).result()
+    wanted = loops.run(nm.model(SMALL, {"x": FREE}), x)
+    for name in ("y", "a"):
+        np.testing.assert_allclose(found[name][0], wanted[name], **CLOSE)
+    backend.close()
+
+
+def test_wrong_names_list_the_right_ones(save: SAVE) -> None:
+    path = save(SMALL, 1)
+    with pytest.raises(ModelError, match=r"no input 'z'; there is 'x'"):
+        load("native", path, Options(inputs=("z",)))
+    with pytest.raises(ModelError, match=r"no output 'z'; there is 'y'"):
+        load("native", path, Options(outputs=("z",)))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"device": "cuda"}, "runs on cpu only"),
+        ({"precision": Precision.FLOAT16}, "has float32 only"),
+        ({"layout": Layout.NCHW}, "native models are nhwc"),
+        ({"config": {"conv2d_threads": "many"}}, "a number is wanted"),
+        ({"config": {"threads_of_conv": "2"}}, "conv2d_threads"),
+    ],
+)
+def test_options_that_cannot_be_honoured_are_refused(
+    options: dict[str, Any], reason: str, save: SAVE
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        load("native", save(SMALL, 1), Options(**options))
+
+
+def test_a_picture_that_is_too_small_is_an_inference_error(save: SAVE) -> None:
+    backend = load(
+        "native", save([conv("x", "y", 1, 1, 5, padding=nm.Padding.VALID)], 1), Options()
+    )
+    with pytest.raises(InferenceError, match="too small for a 5x5"):
+        backend.infer_async({"x": picture(3, 9)[None]}).result()
+    with pytest.raises(ModelError, match="too small for a 5x5"):
+        backend.output_shapes({"x": (1, 3, 9, 1)})
+    backend.close()
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"x": picture(8, 8, 3)[None]},
+        {"x": picture(8, 8)},
+        {"x": picture(8, 8)[None].astype(np.float64)},
+        {"z": picture(8, 8)[None]},
+        {},
+    ],
+)
+def test_wrong_arrays_fail_in_the_future(inputs: dict[str, Any], save: SAVE) -> None:
+    backend = load("native", save(SMALL, 1), Options())
+    future = backend.infer_async(inputs)
+    with pytest.raises(InferenceError, match=r"wanted|not float32"):
+        future.result()
+    backend.close()
+
+
+def test_many_jobs_in_flight_give_their_own_results(save: SAVE) -> None:
+    backend = load("native", save(SMALL, 1), Options(nireq=3))
+    assert backend.info.max_in_flight == 3
+    frames = [picture(30, 40, seed=seed)[None] for seed in range(8)]
+    futures = [backend.infer_async({"x": frame}) for frame in frames]
+    for frame, future in zip(frames, futures, strict=True):
+        alone = backend.infer_async({"x": frame}).result()["y"]
+        np.testing.assert_array_equal(future.result()["y"], alone)
+    backend.close()
+    backend.close()
+
+
+def test_closing_waits_for_running_jobs_and_ends_threads(save: SAVE) -> None:
+    before = threading.active_count()
+    backend = load("native", save(SMALL, 1), Options())
+    future = backend.infer_async({"x": picture(200, 300)[None]})
+    backend.close()
+    assert future.done()
+    assert threading.active_count() == before
+
+
+def test_synchronous_means_one_in_flight(save: SAVE) -> None:
+    backend = load("native", save(SMALL, 1), Options(asynchronous=False, nireq=4))
+    assert backend.info.max_in_flight == 1
+    backend.close()
+
+
+def test_blas_has_its_threads_back_after_a_frame(save: SAVE) -> None:
+    threads = blas.threads()
+    if threads is None:
+        pytest.skip("NumPy has another BLAS than OpenBLAS")
+    before = threads.read()
+    with blas.one_thread():
+        assert threads.read() == 1
+        infer(save(SMALL, 1), picture(16, 16))
+        assert threads.read() == 1
+    assert threads.read() == before
+
+
+def test_memory_does_not_grow_with_height(save: SAVE) -> None:
+    path = save([conv("x", "a", 1, 64, 3), conv("a", "y", 64, 1, 3)], 1)
+
+    def peak(height: int) -> int:
+        x = picture(height, 64)
+        tracemalloc.start()
+        infer(path, x, config={"conv2d_threads": "1"})
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    peak(400)
+    assert peak(4000) - peak(2000) < 2 * 4 * 64 * 2000  # the result itself, not 64 channels
+
+
+def test_options_reach_the_tensors(save: SAVE) -> None:
+    backend = load("native", save(SMALL, 1), Options(scale=1.0, mean=16.0, order="bgr"))
+    for spec in (*backend.info.inputs, *backend.info.outputs):
+        assert (spec.scale, spec.mean, spec.order) == (1.0, 16.0, "bgr")
+    backend.close()
+
+
+def test_description_names_numpy_and_the_cpu() -> None:
+    assert native.describe()["version"] == np.__version__
+    assert list(native.describe()["devices"]) == ["cpu"]
+    assert native.precisions(Options()) == (Precision.FLOAT32,)

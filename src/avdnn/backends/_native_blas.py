@@ -10,6 +10,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -24,38 +25,39 @@ _users = 0
 _before = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """OpenBLAS's own functions for the number of its threads."""
+
+    read: Callable[[], int]
+    write: Callable[[int], None]
+
+
 @cache
-def _threads() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """OpenBLAS's own getter and setter; None if NumPy has another BLAS."""
+def threads() -> Threads | None:
+    """Those of the library that NumPy uses; None if it has another BLAS."""
     core = np._core._multiarray_umath  # type: ignore[attr-defined]
     library = ctypes.CDLL(core.__file__)
     for name in _NAMES:
         if hasattr(library, name.format("set")):
-            read = getattr(library, name.format("get"))
             write = getattr(library, name.format("set"))
             write.restype = None
-            return read, write
+            return Threads(getattr(library, name.format("get")), write)
     return None
-
-
-def limited() -> bool:
-    """Whether the threads of NumPy's BLAS can be limited."""
-    return _threads() is not None
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """BLAS runs on one thread until the last user leaves; then on as many as before."""
     global _before, _users
-    found = _threads()
+    found = threads()
     if found is None:
         yield
         return
-    read, write = found
     with _lock:
         if _users == 0:
-            _before = read()
-            write(1)
+            _before = found.read()
+            found.write(1)
         _users += 1
     try:
         yield
@@ -63,4 +65,4 @@ def one_thread() -> Iterator[None]:
         with _lock:
             _users -= 1
             if _users == 0:
-                write(_before)
+                found.write(_before)

@@ -108,6 +108,22 @@ def test_every_input_is_needed(ov: Any, tmp_path: Path) -> None:
             loaded.infer_async({"a": one}).result()
 
 
+def test_failure_inside_the_network_is_one_line(ov: Any, tmp_path: Path) -> None:
+    """Two inputs whose shapes fit the model, but not each other; the next job runs."""
+    ops = ov.opset8
+    a, b = (ops.parameter([1, 1, -1, -1], np.float32, name=name) for name in "ab")
+    path = tmp_path / "two.xml"
+    ov.save_model(ov.Model([ops.result(ops.add(a, b))], [a, b], "two"), path, False)
+    small, large = (np.zeros((1, 1, side, side), np.float32) for side in (2, 3))
+    with opened(path, nireq=1) as loaded:
+        failed = loaded.infer_async({"a": small, "b": large})
+        with pytest.raises(InferenceError, match="openvino: ") as error:
+            failed.result()
+        assert "\n" not in str(error.value)
+        assert ".cpp" not in str(error.value)
+        assert loaded.infer_async({"a": large, "b": large}).exception() is None
+
+
 # ---- shapes ------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ shared with the runtime, and each job's outputs are fresh arrays that the runtim
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -80,8 +81,8 @@ def load(model: Path, options: Options) -> OpenVINO:
     except RuntimeError as error:
         message = f"{model}: openvino cannot read it: {_reason(error)}"
         raise ModelError(message, backend="openvino") from error
-    prepared = prepare(graph, model, _wanted(options))
     try:
+        prepared = prepare(graph, model, _wanted(options))
         compiled = core.compile_model(prepared.graph, device, _properties(device, options))
     except RuntimeError as error:
         message = f"{model}: openvino cannot compile it for {device}: {_reason(error)}"
@@ -273,6 +274,7 @@ def _precisions(core: Any, device: str) -> tuple[Precision, ...]:
 
 def _reason(error: RuntimeError) -> str:
     """What OpenVINO has to say, without the source lines that it comes from."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
-    return "; ".join(told[:2]) or " ".join(str(error).split()) or type(error).__name__
+    text = re.sub(r"Exception from \S+:\d+:|Caught exception:", "", str(error))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    told = [line for line in lines if line and not line.startswith("Check '")]
+    return re.sub(r" failed at \S+:\d+:", " failed", "; ".join(told[:2] or lines))

@@ -1,0 +1,142 @@
+"""A torch program made ready to run: element type, memory layout, freezing, compiling."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ModelError
+from ..frame import Layout, Precision
+from ._torch_file import Program, deprecated_script, first_line
+
+
+class Network:
+    """Runs a program on one tensor; what the program raises comes through.
+
+    `dtype` is the element type that its input wants. Networks with convolutions run channels
+    last, which is how the fastest convolutions of both CPU and GPU want their tensors.
+    """
+
+    def __init__(self, program: Program, layout: Layout, *, optimize: bool) -> None:
+        import torch
+
+        self.program = program
+        self.layout = layout
+        self.call = program.call
+        self.dtype: Any = torch.float32
+        self._channels_last = optimize and any(
+            parameter.dim() == 4 and max(parameter.shape[2:]) > 1
+            for parameter in program.network.parameters()
+        )
+        if self._channels_last:
+            program.network.to(memory_format=torch.channels_last)
+
+    def own_dtype(self) -> Any:
+        """The element type of the program's weights; float32 where it has none."""
+        import torch
+
+        floats = [p.dtype for p in self.program.network.parameters() if p.is_floating_point()]
+        return floats[0] if floats else torch.float32
+
+    def use(self, dtype: Any) -> None:
+        """Compute in an element type; integers leave the weights as they are."""
+        self.dtype = dtype
+        if dtype.is_floating_point:
+            self.program.network.to(dtype)
+
+    def storages(self) -> frozenset[int]:
+        """Where the network's own tensors lie."""
+        network = self.program.network
+        held = [*network.parameters(), *network.buffers()]
+        return frozenset(tensor.untyped_storage().data_ptr() for tensor in held)
+
+    def freeze(self, model: Path) -> None:
+        """Make weights constants of a TorchScript program, and fold what that allows."""
+        import torch
+
+        try:
+            with deprecated_script():
+                self.call = torch.jit.freeze(self.program.network)
+        except RuntimeError as error:
+            raise ModelError(
+                f"{model}: cannot be frozen ({first_line(error)}); optimize=0 leaves it as it is",
+                backend="torch",
+            ) from error
+
+    def compile(self, model: Path, shape: Sequence[int], run: Callable[[], Any]) -> None:
+        """Compile for the shapes to come; `run` runs the network once, on a shape like `shape`."""
+        import torch
+
+        if self.program.scripted:
+            self.call = torch.compile(self._exported(model, shape), dynamic=False)
+        else:
+            self.program.network.compile(dynamic=False)
+        try:
+            with warnings.catch_warnings():
+                # The compiler warns of what it would like to have; the result is the same.
+                warnings.simplefilter("ignore")
+                run()
+        except Exception as error:
+            # The compiler's errors have many types, some private.
+            if "compiler" in str(error).lower():
+                message = f"{model}: compile=1 needs a C++ compiler (g++ or clang++): none is found"
+                raise ModelError(message, backend="torch") from error
+            message = f"{model}: cannot be compiled: {first_line(error)}"
+            raise ModelError(message, backend="torch") from error
+
+    def _exported(self, model: Path, shape: Sequence[int]) -> Any:
+        """A TorchScript program as one that can be compiled."""
+        import torch
+
+        example = torch.zeros(*shape, dtype=self.dtype, device=self._device())
+        try:
+            from torch._export.converter import TS2EPConverter
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                program = TS2EPConverter(self.program.network, (example,)).convert()
+        except Exception as error:
+            # A part of torch that promises nothing; whatever it raises means the same here.
+            raise ModelError(
+                f"{model}: this TorchScript cannot be compiled ({first_line(error)}); "
+                f"export the model with torch.export instead",
+                backend="torch",
+            ) from error
+        return program.module()
+
+    def _device(self) -> Any:
+        held = next(self.program.network.parameters(), None)
+        return None if held is None else held.device
+
+    def __call__(self, tensor: Any) -> Any:
+        return self.call(self._laid_out(tensor))
+
+    def _laid_out(self, tensor: Any) -> Any:
+        """`tensor` channels last, where that is wanted."""
+        import torch
+
+        if not self._channels_last:
+            return tensor.contiguous()
+        if self.layout is Layout.NHWC:
+            return tensor
+        tensor = tensor.contiguous(memory_format=torch.channels_last)
+        _, channels, rows, columns = tensor.shape
+        if channels == 1:
+            # One channel is laid out both ways at once; its strides tell torch which is meant.
+            tensor = tensor.as_strided(tensor.shape, (rows * columns, 1, columns, 1))
+        return tensor
+
+
+def element_type(precision: Precision) -> Any:
+    """torch's element type of a precision."""
+    import torch
+
+    return getattr(torch, precision.value)
+
+
+def precision_of(dtype: Any, wanted: Precision) -> Precision:
+    """The precision that an element type is; `wanted` for types that are none."""
+    name = str(dtype).removeprefix("torch.")
+    return next((precision for precision in Precision if precision.value == name), wanted)

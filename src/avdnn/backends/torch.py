@@ -1,0 +1,346 @@
+"""torch: TorchScript and exported programs, and weights that spandrel knows, on CPU and GPU.
+
+Codes are turned to values and back inside torch, host arrays go in as views, and networks run
+channels last, frozen or compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from ..errors import DeviceError, InferenceError, ModelError
+from ..frame import Arrays, Layout, ModelInfo, Precision, Shape, Shapes, TensorSpec
+from . import Options, _torch_cuda, _torch_device, _torch_trial
+from ._heap import keep_pages
+from ._tensors import check_shapes, is_picture, number, select
+from ._torch_codes import Codes, as_tensor, check
+from ._torch_file import first_line, read
+from ._torch_network import Network, element_type, precision_of
+from ._workers import Workers
+
+SUFFIXES: tuple[str, ...] = (".pt", ".pt2", ".ts", ".pth", ".safetensors", ".ckpt")
+
+KEYS: Mapping[str, str] = {
+    "optimize": "1 (default): freeze TorchScript and lay tensors out channels last, 0: as it is",
+    "compile": "1: compile the network (slow start; needs a C++ compiler), 0 (default): do not",
+    "keep_memory": "1 (default): the process keeps freed memory, which saves CPU time, 0: no",
+}
+
+
+def describe() -> Mapping[str, Any]:
+    """The installed version and the devices that torch sees."""
+    _torch_device.framework()
+    return {"version": _torch_device.version(), "devices": _torch_device.devices()}
+
+
+def precisions(options: Options) -> tuple[Precision, ...]:
+    """What `options.device` computes in hardware, the fastest first."""
+    return _torch_device.precisions(_torch_device.resolve(options.device))
+
+
+def load(model: Path, options: Options) -> Torch:
+    """Read a program, find out what it takes, and make it ready."""
+    torch = _torch_device.framework()
+    device = _torch_device.resolve(options.device)
+    allowed = _torch_device.precisions(device)
+    if options.precision not in allowed:
+        raise DeviceError(
+            f"torch: {device} does not compute in {options.precision}; it does in "
+            f"{', '.join(allowed)}",
+            device=device,
+        )
+    flags = {key: _flag(options.config, key, key != "compile") for key in KEYS}
+    if device == "cpu":
+        if flags["keep_memory"]:
+            keep_pages()
+        torch.set_num_threads(options.threads or _torch_device.cores())
+    elif device.startswith("cuda"):
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+    program = read(model, device)
+    if options.precision in program.refuses:
+        raise ModelError(
+            f"{model}: {program.facts.get('architecture', 'its network')} does not compute in "
+            f"{options.precision}",
+            backend="torch",
+        )
+    layout = options.layout or Layout.NCHW
+    network = Network(program, layout, optimize=flags["optimize"])
+    found = _examine(network, model, options, torch.device(device))
+    owned = network.storages()
+    if flags["compile"]:
+        _compile(network, model, options, found, torch.device(device))
+    elif flags["optimize"] and program.scripted:
+        network.freeze(model)
+    return Torch(network, model, found, options, device, owned)
+
+
+class Torch:
+    """A program that is ready to run, and the threads that run it.
+
+    Device arrays run at once on the calling thread, on `options.stream`, and give torch tensors.
+    """
+
+    info: ModelInfo
+
+    def __init__(
+        self,
+        network: Network,
+        model: Path,
+        found: _torch_trial.Found,
+        options: Options,
+        device: str,
+        owned: frozenset[int],
+    ) -> None:
+        import torch
+
+        self._network = network
+        self._device = torch.device(device)
+        self._stream = options.stream
+        self._owned = owned
+        self._worked: set[Shape] = set()
+        self._shapes: dict[Shape, Shapes] = {}
+        sample = options.sample
+        if options.stream is not None:
+            sample = str(network.dtype).removeprefix("torch.")
+        self._codes = _codes(options, sample, network.dtype)
+        source, outputs = _declared(found, model, options, sample)
+        self._source, self._names = source, [spec.name for spec in outputs]
+        self._pictures = {spec.name for spec in outputs if is_picture(spec)}
+        threads = 1 if self._on_cpu or not options.asynchronous else 2
+        slots = (options.nireq or threads + 1) if options.asynchronous else 1
+        self._ferries: SimpleQueue[_torch_cuda.Ferry] = SimpleQueue()
+        for _ in range(0 if self._on_cpu else threads):
+            self._ferries.put(_torch_cuda.Ferry(self._device))
+        self._workers = Workers("torch", slots, min(threads, slots))
+        self.info = ModelInfo(
+            inputs=(source,),
+            outputs=outputs,
+            memory=frozenset({"host", "cuda"} if device.startswith("cuda") else {"host"}),
+            max_batch=None if found.batch == -1 else found.batch,
+            max_in_flight=slots,
+            device=device,
+            precision=precision_of(network.dtype, options.precision),
+            facts={
+                "format": network.program.kind,
+                "runtime": f"torch {_torch_device.version()}",
+                **network.program.facts,
+            },
+        )
+
+    @property
+    def _on_cpu(self) -> bool:
+        return bool(self._device.type == "cpu")
+
+    def output_shapes(self, inputs: Shapes) -> Shapes:
+        """Shapes of all outputs, from one run on zeros."""
+        import torch
+
+        check_shapes(inputs, self.info.inputs, "torch")
+        shape = tuple(inputs[self._source.name])
+        if shape not in self._shapes:
+            zeros = torch.zeros(shape, dtype=getattr(torch, self._source.dtype))
+            made = self._workers.submit(partial(self._on_host, zeros)).result()
+            self._shapes[shape] = {name: tuple(array.shape) for name, array in made.items()}
+        return self._shapes[shape]
+
+    def infer_async(self, inputs: Arrays) -> Future[Arrays]:
+        """Start one inference: host arrays on a worker, device arrays at once on the stream."""
+        if not self._on_cpu and any(_torch_cuda.on_device(array) for array in inputs.values()):
+            return self._on_stream(inputs)
+        return self._workers.submit(partial(self._infer, inputs))
+
+    def close(self) -> None:
+        """Wait for running jobs and free the network."""
+        self._workers.close()
+        self._network.call = _closed
+
+    def _infer(self, inputs: Arrays) -> Arrays:
+        tensors = {name: as_tensor(array) for name, array in inputs.items()}
+        self._check(tensors)
+        made = self._on_host(tensors[self._source.name])
+        return {name: tensor.numpy() for name, tensor in made.items()}
+
+    def _on_host(self, tensor: Any) -> dict[str, Any]:
+        """Host tensors from a host tensor, by way of the device."""
+        import torch
+
+        if self._on_cpu:
+            with torch.inference_mode():
+                return self._run(tensor)
+        ferry = self._ferries.get()
+        try:
+            with torch.inference_mode(), ferry.aboard():
+                made = self._run(ferry.over(tensor))
+                return {name: ferry.back(value) for name, value in made.items()}
+        finally:
+            self._ferries.put(ferry)
+
+    def _on_stream(self, inputs: Arrays) -> Future[Arrays]:
+        """A future that is done at once: what it holds is ordered on the stream."""
+        import torch
+
+        future: Future[Arrays] = Future()
+        try:
+            tensors = {
+                name: _torch_cuda.as_tensor(array, self._device) for name, array in inputs.items()
+            }
+            self._check(tensors)
+            with torch.inference_mode(), _torch_cuda.ordered_on(self._stream, self._device):
+                future.set_result(self._run(tensors[self._source.name]))
+        except InferenceError as error:
+            future.set_exception(error)
+        return future
+
+    def _check(self, tensors: Mapping[str, Any]) -> None:
+        tensor = next(iter(tensors.values()), None)
+        shape = () if tensor is None else tensor.shape
+        dtype = "" if tensor is None else str(tensor.dtype).removeprefix("torch.")
+        check(list(tensors), shape, dtype, self._source)
+
+    def _run(self, tensor: Any) -> dict[str, Any]:
+        """All outputs that are wanted, as new tensors on the tensor's device."""
+        try:
+            made = dict(_torch_trial.named(self._network(self._codes.enter(tensor))))
+            made = {name: made[name] for name in self._names}
+        except Exception as error:
+            # A program may raise anything; all of it means that this job failed.
+            raise InferenceError(self._failure(error, tensor), backend="torch") from error
+        self._worked.add(tuple(tensor.shape))
+        foreign = {*self._owned, tensor.untyped_storage().data_ptr()}
+        results = {}
+        for name, value in made.items():
+            value = value.unsqueeze(0) if value.dim() == 3 else value
+            if value.is_floating_point() and name in self._pictures:
+                value = self._codes.leave(value, name)
+            elif value.is_floating_point():
+                value = value.float()
+            shared = value.untyped_storage().data_ptr() in foreign or 0 in value.stride()
+            results[name] = value.clone() if shared else value
+        return results
+
+    def _failure(self, error: Exception, tensor: Any) -> str:
+        text = f"torch: the model failed: {first_line(error)}"
+        others = {shape for shape in self._worked if shape != tuple(tensor.shape)}
+        if others and not isinstance(error, MemoryError):
+            shape = "x".join(map(str, next(iter(others))))
+            text += f" (it runs on {shape}: other sizes may not be possible)"
+        return text
+
+
+def _closed(_: Any) -> Any:
+    raise RuntimeError("the model is closed")
+
+
+def _flag(config: Mapping[str, str], key: str, default: bool) -> bool:
+    text = config.get(key, str(int(default)))
+    if text not in ("0", "1"):
+        raise ModelError(f"{key}={text}: 0 or 1 is wanted", backend="torch")
+    return text == "1"
+
+
+def _codes(options: Options, sample: str, dtype: Any) -> Codes:
+    scale = number(options.config, "scale", options.scale, "torch")
+    if scale == 0:
+        message = "scale=0: the model's tensors hold (x - mean) / scale, so it is not 0"
+        raise ModelError(message, backend="torch")
+    mean = number(options.config, "mean", options.mean, "torch")
+    return Codes(sample, options.peak, 255.0 if scale is None else scale, mean or 0.0, dtype)
+
+
+def _examine(network: Network, model: Path, options: Options, device: Any) -> _torch_trial.Found:
+    """What the program takes, in the precision that is wanted or else in its own type."""
+    import torch
+
+    def run(shape: Shape) -> list[TensorSpec]:
+        with torch.inference_mode():
+            zeros = torch.zeros(shape, dtype=network.dtype, device=device)
+            made = _torch_trial.named(network(zeros))
+        names = {False: "", True: "float32"}
+        return [
+            TensorSpec(
+                name,
+                tuple(value.shape),
+                names[value.is_floating_point()] or str(value.dtype).removeprefix("torch."),
+            )
+            for name, value in made
+        ]
+
+    own = network.own_dtype()
+    wanted = element_type(options.precision)
+    first: ModelError | None = None
+    for dtype in dict.fromkeys((wanted, own, torch.uint8)):
+        if dtype is own and options.precision is not Precision.FLOAT32:
+            continue
+        network.use(dtype)
+        try:
+            return _torch_trial.examine(network.program, model, run, network.layout, options.size)
+        except ModelError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _compile(
+    network: Network, model: Path, options: Options, found: _torch_trial.Found, device: Any
+) -> None:
+    """Compile for frames of the size to come, where it is known."""
+    import torch
+
+    channels = abs(found.input.channels) if found.input.channels > 0 else 3
+    own = found.input.size
+    rows, columns = options.size or (64, 64)
+    rows, columns = (own[0] if own[0] > 0 else rows), (own[1] if own[1] > 0 else columns)
+    count = found.batch if found.batch > 0 else options.batch_size
+    sides = (
+        (channels, rows, columns) if network.layout is Layout.NCHW else (rows, columns, channels)
+    )
+    shape = (count, *sides)
+
+    def run() -> None:
+        with torch.inference_mode():
+            network(torch.zeros(shape, dtype=network.dtype, device=device))
+
+    network.compile(model, shape, run)
+
+
+def _declared(
+    found: _torch_trial.Found, model: Path, options: Options, sample: str
+) -> tuple[TensorSpec, tuple[TensorSpec, ...]]:
+    """Input and wanted outputs, in the caller's types."""
+    if options.batch_size not in (1, found.batch) and found.batch != -1:
+        raise ModelError(
+            f"{model}: its batch is fixed at {found.batch}; leave batch_size="
+            f"{options.batch_size} out",
+            backend="torch",
+        )
+    given = found.input
+    select(
+        options.inputs,
+        [given],
+        lambda spec: [spec.name, "x"],
+        kind="input",
+        model=model,
+        backend="torch",
+    )
+    kept = select(
+        options.outputs,
+        found.outputs,
+        lambda spec: [spec.name],
+        kind="output",
+        model=model,
+        backend="torch",
+    )
+
+    def declared(spec: TensorSpec) -> TensorSpec:
+        dtype = sample if spec.dtype == "float32" and is_picture(spec) else spec.dtype
+        scale = 255.0 if options.scale is None else options.scale
+        return replace(spec, dtype=dtype, order=options.order, scale=scale, mean=options.mean or 0)
+
+    return declared(given), tuple(declared(spec) for spec in kept)

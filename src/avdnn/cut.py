@@ -11,6 +11,7 @@ import av.stream
 
 from .opening import is_cover
 
+MICROSECOND = Fraction(1, 1_000_000)
 MILLISECOND = Fraction(1, 1000)
 _PATIENCE = Fraction(1)
 """Seconds that interleaved streams may lag behind the video before a cut stops waiting."""

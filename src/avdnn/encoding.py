@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import av
-import av.error
-import av.logging
 from av.codec import Codec, find_best_pix_fmt_of_list
 from av.codec.codec import PixFmtLoss, UnknownCodecError
 from av.codec.context import Flags, OptionFlags, ThreadType
@@ -18,6 +15,7 @@ from av.codec.context import Flags, OptionFlags, ThreadType
 from .conversion import Colours
 from .errors import FormatError, UsageError
 from .job import OutputSpec
+from .listening import heard
 
 _PREFERRED = {
     "avi": "mpeg4",
@@ -199,18 +197,15 @@ def option_names(codec: Codec) -> set[str]:
 
 
 def why_not_open(codec: Codec, frame: av.VideoFrame, like: Like, options: Mapping[str, str]) -> str:
-    """The encoder's own words on why it does not open: it is tried once more, listening."""
-    level = av.logging.get_level()
-    av.logging.set_level(av.logging.ERROR)
-    try:
-        with av.logging.Capture() as logs, suppress(av.error.FFmpegError, ValueError, OSError):
-            context = av.CodecContext.create(codec, "w")
-            if isinstance(context, av.VideoCodecContext):
-                configure(context, frame, like, options)
-            context.open()
-    finally:
-        av.logging.set_level(level)
-    said = "; ".join(dict.fromkeys(message.strip() for _, _, message in logs))
+    """The encoder's own words on why it does not open for frames like `frame`."""
+
+    def attempt() -> None:
+        context = av.CodecContext.create(codec, "w")
+        assert isinstance(context, av.VideoCodecContext)
+        configure(context, frame, like, options)
+        context.open()
+
+    said = heard(attempt)
     odd = frame.width % 2 or frame.height % 2
     if odd and "yuv420" in frame.format.name:
         said += " (an odd size needs -pix_fmt yuv444p, -c:v ffv1, or a scale or pad filter)"

@@ -16,8 +16,9 @@ from av.format import Flags as FormatFlags
 
 from . import host
 from .cadence import frame_rate
-from .cut import Cut, seconds
+from .cut import MICROSECOND, Cut, seconds
 from .errors import MediaError, UsageError
+from .facts import learn
 from .frame import Frame
 from .job import InputSpec
 from .opening import is_device, is_local, open_input
@@ -28,7 +29,9 @@ _log = logging.getLogger(__name__)
 Item: TypeAlias = "Frame | av.Packet[Any]"
 """A decoded frame, or a packet of a copied stream; times count from the same origin."""
 
-MICROSECOND = Fraction(1, 1_000_000)
+_REORDERING = Fraction(3, 23)
+"""How far FFmpeg goes back for B-frames where a demuxer seeks by decoding time."""
+_NEVER = Fraction(1 << 62)
 _NAMED_PACKETS = 3
 """Damaged packets that are named one by one; more are counted."""
 _DECLARES_DURATION = ("mov", "matroska", "avi", "flv", "asf", "nut")
@@ -43,7 +46,8 @@ class Reader:
     that does not come after the frame before is put one tick behind it.
     Damage (undecodable packets, a file that ends early) does not stop the reading: all that
     decodes is delivered, each fact is logged as a warning and kept in `damage`.
-    `wrap` makes a Frame of an av frame and its sample aspect ratio.
+    `wrap` makes a Frame of an av frame and its sample aspect ratio. The attributes of `Facts` are
+    attributes of an open reader; `copied` is every stream but the decoded one, in file order.
     """
 
     def __init__(
@@ -59,13 +63,17 @@ class Reader:
         self._video: av.VideoStream
 
     def __enter__(self) -> Reader:
-        self._container, self._video = open_input(self.spec)
+        self._container, self._video = self._open()
         try:
             self._plan()
         except BaseException:
             self._container.close()
             raise
         return self
+
+    def _open(self) -> tuple[av.container.InputContainer, av.VideoStream]:
+        """The file and its main stream; a reader with a decoder of its own opens them otherwise."""
+        return open_input(self.spec)
 
     def __exit__(
         self,
@@ -101,55 +109,6 @@ class Reader:
         return self._video.codec_context.pix_fmt or ""
 
     @property
-    def time_base(self) -> Fraction:
-        """The unit of the frames' timestamps, in seconds."""
-        if self._forced_rate:
-            return 1 / self._forced_rate
-        return self._video.time_base or MICROSECOND
-
-    @property
-    def rate(self) -> Fraction | None:
-        """Frames per second on average; None if unknown."""
-        return self._forced_rate or self._video.average_rate or self._video.guessed_rate
-
-    @property
-    def nominal_rate(self) -> Fraction | None:
-        """The constant rate that FFmpeg would assume; None if unknown."""
-        return self._forced_rate or self._video.guessed_rate or self._video.average_rate
-
-    @property
-    def sar(self) -> Fraction | None:
-        """Sample aspect ratio; None if unknown."""
-        return self._video.sample_aspect_ratio
-
-    @property
-    def duration(self) -> Fraction | None:
-        """Seconds that will be read; None if unknown."""
-        known = self._declared_duration()
-        if known is not None and self.spec.start:
-            known = max(Fraction(0), known - Fraction(self.spec.start))
-        limit = self.spec.duration
-        if limit is not None:
-            return Fraction(limit) if known is None else min(known, Fraction(limit))
-        return known
-
-    @property
-    def frames(self) -> int | None:
-        """How many frames will come, as far as the file tells; None if unknown."""
-        cut = self.spec.start or self.spec.duration is not None
-        if self._video.frames and not cut:
-            return self._video.frames
-        if self.duration is None or self.rate is None:
-            return None
-        return max(1, round(self.duration * self.rate))
-
-    @property
-    def copied(self) -> tuple[av.stream.Stream, ...]:
-        """Every stream but the decoded one, in file order."""
-        streams = self._container.streams
-        return tuple(stream for stream in streams if stream.index != self._video.index)
-
-    @property
     def origin(self) -> Fraction:
         """The instant of the file, in seconds, that items call 0."""
         return self._cut.origin
@@ -159,6 +118,11 @@ class Reader:
     def _plan(self) -> None:
         """Decide origin, cut and rate; seek."""
         self._forced_rate = self._rate_option()
+        facts = learn(self._container, self._video, self.spec, self._forced_rate)
+        self.time_base, self.sar = facts.time_base, facts.sar
+        self.rate, self.nominal_rate = facts.rate, facts.nominal_rate
+        self.duration, self.frames = facts.duration, facts.frames
+        self.copied = tuple(s for s in self._container.streams if s.index != self._video.index)
         begin = self._begin()
         running = self._has(FormatFlags.ts_discont)
         addressed = not is_device(self.spec.format) and not is_local(self.spec.url)
@@ -193,14 +157,30 @@ class Reader:
         return rate
 
     def _seek(self, origin: Fraction) -> None:
-        """Go to a key frame at or before `origin`; what cannot seek is read from the start."""
-        target = int(origin / MICROSECOND)
-        if not self._has(FormatFlags.seek_to_pts) and self._video.codec_context.has_b_frames:
-            target -= 3 * 1_000_000 // 23
+        """Go to a key frame at or before `origin`; what cannot seek is read from the start.
+
+        Some demuxers land behind the target (MPEG-TS); then the target moves back.
+        """
+        first = self._begin() - 1
+        by_pts = self._has(FormatFlags.seek_to_pts) or not self._video.codec_context.has_b_frames
+        target, step = origin - (0 if by_pts else _REORDERING), Fraction(1)
         try:
-            self._container.seek(target)
+            while True:
+                self._container.seek(int(max(first, target) / MICROSECOND))
+                if target <= first or self._next_key() <= origin:
+                    break
+                target, step = target - step, step * 2
+            self._container.seek(int(max(first, target) / MICROSECOND))
         except (av.error.FFmpegError, OSError) as error:
             _log.debug("%s: cannot seek, reading from the start: %s", self.spec.url, error)
+
+    def _next_key(self) -> Fraction:
+        """When the next key frame of the video is shown; the end of the file counts as never."""
+        for packet in self._container.demux(self._video):
+            if packet.size and packet.is_keyframe:
+                time = packet.dts if packet.pts is None else packet.pts
+                return (time or 0) * packet.time_base
+        return _NEVER
 
     def __iter__(self) -> Iterator[Item]:
         with closing(self._packets()) as packets:
@@ -325,13 +305,6 @@ class Reader:
             return
         self.damage.append(what)
         _log.warning("%s: %s", self.spec.url, what)
-
-    def _declared_duration(self) -> Fraction | None:
-        if self._container.duration is not None:
-            return self._container.duration * MICROSECOND
-        if self._video.duration is not None and self._video.time_base:
-            return self._video.duration * self._video.time_base
-        return None
 
     def _check_end(self) -> None:
         """Raise if nothing came; note it if the file ends before its header says so."""

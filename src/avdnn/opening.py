@@ -16,11 +16,13 @@ from av.codec.hwaccel import HWAccel, hwdevices_available
 
 from .errors import DeviceError, MediaError, UsageError
 from .job import InputSpec
+from .listening import heard
 
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _PICTURE_RATE = ("image2", "image2pipe", "rawvideo")
 _GENPTS: Any = av.container.Flags.gen_pts.value
 """PyAV sets it; its guesses are wrong for streams that hold no presentation times (AVI)."""
+_RAW_HINT = "raw video needs -f rawvideo -pix_fmt FORMAT -s WIDTHxHEIGHT before -i"
 _GUESSES = frozenset({"tty", "bin", "adf", "idf", "xbin"})
 """Text art: what libavformat takes a plain text file for."""
 
@@ -106,10 +108,15 @@ def _open(spec: InputSpec, hardware: HWAccel | None) -> av.container.InputContai
     name = spec.url if is_device(spec.format) or glob else av_name(spec.url, "pipe:0")
     form = spec.format or ("image2" if is_pattern(spec.url) else None)
     options = dict(spec.options) | _demuxer_options(spec, form)
+
+    def attempt() -> av.container.InputContainer:
+        return av.open(name, "r", format=form, options=options, hwaccel=hardware)
+
     try:
-        container = av.open(name, "r", format=form, options=options, hwaccel=hardware)
+        container = attempt()
     except av.error.FFmpegError as error:
-        raise MediaError(_why_unreadable(spec, error), spec.url) from error
+        again = "" if name.startswith("pipe:") else heard(attempt)
+        raise MediaError(_why_unreadable(spec, error, again), spec.url) from error
     except ValueError as error:
         raise UsageError(f"-f {form}: no such input format") from error
     except RuntimeError as error:
@@ -137,14 +144,17 @@ def _demuxer_options(spec: InputSpec, form: str | None) -> dict[str, str]:
     return options
 
 
-def _why_unreadable(spec: InputSpec, error: av.error.FFmpegError) -> str:
-    if isinstance(error, av.error.InvalidDataError):
-        reason = "not a video or a picture, or damaged"
-    elif is_pattern(spec.url) and not is_device(spec.format):
+def _why_unreadable(spec: InputSpec, error: av.error.FFmpegError, said: str) -> str:
+    detail = f" ({said})" if said else ""
+    if is_pattern(spec.url) and not is_device(spec.format):
         return f"{spec.url}: no pictures found that match the pattern"
-    else:
-        reason = (error.strerror or str(error)).lower()
-    return f"{spec.url}: {reason}"
+    if isinstance(error, av.error.InvalidDataError):
+        return f"{spec.url}: not a video or a picture, or damaged{detail}"
+    if isinstance(error, av.error.EOFError):
+        return f"{spec.url}: not a single frame: the file ends in its header"
+    if Path(spec.url).suffix in (".raw", ".yuv", ".rgb") and not spec.format:
+        return f"{spec.url}: {_RAW_HINT}"
+    return f"{spec.url}: {(error.strerror or str(error)).lower()}{detail}"
 
 
 def _main_video(container: av.container.InputContainer, url: str) -> av.VideoStream:
@@ -200,8 +210,7 @@ def _prepare_decoder(
             context.open(strict=False)
         except av.error.FFmpegError as error:
             raise MediaError(
-                f"{spec.url}: the {context.name} decoder does not open; "
-                "raw video needs -f rawvideo -pix_fmt FORMAT -s WIDTHxHEIGHT before -i",
+                f"{spec.url}: the {context.name} decoder does not open; {_RAW_HINT}",
                 spec.url,
             ) from error
 

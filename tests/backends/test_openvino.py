@@ -168,6 +168,23 @@ def test_graph_with_a_baked_in_size_keeps_it(save: Callable[..., Path], baked: s
         assert not loaded.info.reshapeable
 
 
+def test_graph_that_takes_only_multiples_keeps_its_size_and_says_that_it_can_change(
+    save: Callable[..., Path],
+) -> None:
+    """Two paths that meet again, as in a U-Net: odd sizes do not fit."""
+
+    def body(x: Any, ops: Any) -> Any:
+        halves = ops.space_to_depth(x, "blocks_first", 2)
+        return ops.add(x, ops.depth_to_space(halves, "blocks_first", 2))
+
+    model = save([1, 1, 8, 8], body)
+    with opened(model, size=(5, 7)) as loaded:
+        assert loaded.info.inputs[0].size == (8, 8)
+        assert loaded.info.reshapeable
+    with opened(model, size=(6, 10)) as loaded:
+        assert loaded.info.inputs[0].size == (6, 10)
+
+
 def test_free_size_takes_any_frame(save: Callable[..., Path]) -> None:
     with opened(save([-1, 1, -1, -1], doubled), sample="uint8") as loaded:
         assert loaded.info.inputs[0].shape == (1, 1, -1, -1)

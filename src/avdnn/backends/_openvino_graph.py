@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..frame import Layout, Shape, TensorSpec
-from ._tensors import guess_layout, is_picture, resized, select
+from ..frame import Layout, TensorSpec
+from ._openvino_shapes import reshape, shape_of
+from ._tensors import guess_layout, is_picture, select
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 
@@ -55,7 +56,14 @@ def prepare(graph: Any, model: Path, wanted: Wanted) -> Prepared:
     """Keep the tensors that are wanted, set batch and size, convert samples inside the graph."""
     graph = _keep(graph, model, wanted)
     layouts = [_layout(port, wanted) for port in graph.inputs]
-    batch, reshapeable = _reshape(graph, layouts, model, wanted)
+    batch, reshapeable = reshape(
+        graph,
+        layouts,
+        model,
+        batch=wanted.batch,
+        size=wanted.size,
+        may_resize=wanted.may_resize,
+    )
     inputs = tuple(
         _spec(port, layout, input_names(port)[0], wanted)
         for port, layout in zip(graph.inputs, layouts, strict=True)
@@ -90,12 +98,6 @@ def _unique(names: list[str]) -> list[str]:
     return list(dict.fromkeys(name.removesuffix(":0") for name in names))
 
 
-def _shape(port: Any) -> Shape:
-    if port.partial_shape.rank.is_dynamic:
-        return ()
-    return tuple(dim.get_length() if dim.is_static else -1 for dim in port.partial_shape)
-
-
 def _keep(graph: Any, model: Path, wanted: Wanted) -> Any:
     """The graph with the wanted inputs and outputs, in the wanted order."""
     import openvino
@@ -119,7 +121,7 @@ def _keep(graph: Any, model: Path, wanted: Wanted) -> Any:
 
 def _layout(port: Any, wanted: Wanted, like: TensorSpec | None = None) -> Layout | None:
     """The layout of a tensor; an output with the input's channel axis has the input's layout."""
-    shape = _shape(port)
+    shape = shape_of(port)
     if len(shape) != 4:
         return None
     if wanted.layout is not None:
@@ -138,108 +140,13 @@ def _spec(port: Any, layout: Layout | None, name: str, wanted: Wanted) -> Tensor
     names |= {f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)}
     return TensorSpec(
         name,
-        _shape(port),
+        shape_of(port),
         names.get(dtype, dtype),
         layout,
         wanted.order,
         wanted.scale,
         wanted.mean,
     )
-
-
-def _size(shape: Shape, layout: Layout) -> tuple[int, int]:
-    """(height, width) of a picture's shape."""
-    first = 2 if layout is Layout.NCHW else 1
-    return shape[first], shape[first + 1]
-
-
-# ---- shapes ------------------------------------------------------------------------------------
-
-
-def _reshape(
-    graph: Any, layouts: list[Layout | None], model: Path, wanted: Wanted
-) -> tuple[int, bool]:
-    """Give the graph the wanted batch and size as far as it allows: batch, reshapeable."""
-    pictures = [
-        (port, layout)
-        for port, layout in zip(graph.inputs, layouts, strict=True)
-        if layout is not None
-    ]
-    if not pictures:
-        return 1, False
-    port, layout = pictures[0]
-    own = _shape(port)
-    own_size = _size(own, layout)
-    free = -1 in own_size
-    size = wanted.size if free or wanted.may_resize else None
-    batches = [wanted.batch] if own[0] == -1 else list(dict.fromkeys([wanted.batch, own[0]]))
-    sizes = [size, None] if size is not None and size != own_size else [None]
-    found = next(
-        ((n, s) for s in sizes for n in batches if _try_reshape(graph, pictures, n, s)), None
-    )
-    batch, got = found or (own[0], None)
-    if wanted.batch not in (1, batch):
-        raise ModelError(
-            f"{model}: its batch is fixed at {batch}; leave batch_size={wanted.batch} out",
-            backend="openvino",
-        )
-    if free:
-        return batch, True
-    if size is not None and size != own_size:
-        return batch, got is not None
-    rows, columns = own_size
-    probe = graph.clone()
-    probed = [
-        (probe.inputs[index], layout) for index, layout in enumerate(layouts) if layout is not None
-    ]
-    return batch, wanted.may_resize and _try_reshape(probe, probed, batch, (2 * rows, 2 * columns))
-
-
-def _try_reshape(
-    graph: Any, pictures: list[tuple[Any, Layout]], batch: int, size: tuple[int, int] | None
-) -> bool:
-    """Reshape if the graph allows it and its outputs follow; else leave it as it was."""
-    import openvino
-
-    before = {port: _shape(port) for port, _ in pictures}
-    first, layout = pictures[0]
-    inside = _size(before[first], layout)
-    outside = [_shape(port) for port in graph.outputs]
-    shapes = {
-        port: openvino.PartialShape(list(resized(before[port], layout, batch, size)))
-        for port, layout in pictures
-    }
-    try:
-        graph.reshape(shapes)
-    except RuntimeError:
-        return False
-    after = [_shape(port) for port in graph.outputs]
-    if all(
-        _follows(old, new, batch, layout, inside, size)
-        for old, new in zip(outside, after, strict=True)
-    ):
-        return True
-    graph.reshape({port: openvino.PartialShape(list(shape)) for port, shape in before.items()})
-    return False
-
-
-def _follows(
-    old: Shape,
-    new: Shape,
-    batch: int,
-    layout: Layout,
-    inside: tuple[int, int],
-    size: tuple[int, int] | None,
-) -> bool:
-    """Whether an output took the new batch and size; baked-in constants keep the old ones."""
-    if len(new) != 4:
-        return True
-    if new[0] not in (-1, batch):
-        return False
-    (rows, columns), (height, width) = _size(old, layout), inside
-    in_proportion = min(rows, columns, height, width) > 0 and rows * width == columns * height
-    asked = size is not None and size != inside
-    return not (in_proportion and asked and _size(new, layout) == _size(old, layout))
 
 
 # ---- sample codes ------------------------------------------------------------------------------

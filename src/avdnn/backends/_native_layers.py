@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +109,7 @@ _UNARY: dict[UnaryOp, Callable[[Floats], Floats]] = {
     UnaryOp.EXP: _in_double(np.exp),
 }
 
-Operator = Callable[[Floats | np.float32, Floats | np.float32], Floats]
+Operator: TypeAlias = Callable[[Floats | np.float32, Floats | np.float32], Floats]
 
 
 def _remainder(left: Floats | np.float32, right: Floats | np.float32) -> Floats:
@@ -241,10 +242,14 @@ class _MirrorPad:
     def open(self, sources: Sequence[Size], span: Span) -> Push:
         source = sources[0]
         window = Window(source.channels, source.width, self.needs(span, source).lo)
-        rows = self.table(self.height, source.height)[: span.hi]
-        columns = self.table(self.width, source.width)
-        channels = self.table(self.channels, source.channels)
-        done = span.lo
+        rows = self.table(self.height, source.height)[span.lo : span.hi]
+        columns = _line(self.table(self.width, source.width))
+        channels = _line(self.table(self.channels, source.channels))
+        # What must have come before a row is ready, and what must stay for those after it.
+        ready = np.maximum.accumulate(rows) + 1
+        kept = np.where(rows < 0, source.height, rows)
+        kept = np.minimum.accumulate(kept[::-1])[::-1]
+        done = 0
 
         def push(blocks: Sequence[Block | None]) -> Block | None:
             nonlocal done
@@ -252,25 +257,35 @@ class _MirrorPad:
             if block is None:
                 return None
             window.grow(block.end - block.first)[...] = block.data
-            waits = np.flatnonzero(rows[done:] >= window.end)
-            lo, done = done, done + int(waits[0]) if len(waits) else len(rows)
+            lo, done = done, int(np.searchsorted(ready, window.end, "right"))
             if lo == done:
                 return None
             held = window.rows(window.first, window.end)
-            found = _take(held, rows[lo:done] - window.first * (rows[lo:done] >= 0), 1)
-            left = rows[done:]
-            window.drop(int(left[left >= 0].min(initial=window.end)))
-            return Block(lo, _take(_take(found, columns, 2), channels, 0))
+            index = _line(np.where(rows[lo:done] < 0, -1, rows[lo:done] - window.first))
+            found = _take(_take(_take(held, index, 1), columns, 2), channels, 0)
+            window.drop(int(kept[done]) if done < len(kept) else window.end)
+            return Block(span.lo + lo, found)
 
         return push
 
 
-def _take(data: Floats, index: NDArray[np.intp], axis: int) -> Floats:
+Line: TypeAlias = slice | NDArray[np.intp]
+
+
+def _line(index: NDArray[np.intp]) -> Line:
+    """The index as a slice where it is one."""
+    lo, hi = int(index[0]), int(index[-1]) + 1
+    whole = hi - lo == len(index) and lo >= 0 and bool((np.diff(index) == 1).all())
+    return slice(lo, hi) if whole else index
+
+
+def _take(data: Floats, index: Line, axis: int) -> Floats:
     """Gather along an axis; index -1 gives zeros."""
-    if np.array_equal(index, np.arange(data.shape[axis])):
-        return data
+    if isinstance(index, slice):
+        return data if axis != 1 else data[:, index].copy()
     found: Floats = np.take(data, index, axis)
-    np.moveaxis(found, axis, 0)[index < 0] = 0
+    if index.min() < 0:
+        np.moveaxis(found, axis, 0)[index < 0] = 0
     return found
 
 

@@ -83,7 +83,7 @@ class Window:
         channels, capacity, width = self._buffer.shape
         if self._at + held + rows > capacity:
             kept = self.rows(self.first, self.end)
-            if 2 * (held + rows) > capacity:
+            if 4 * (held + rows) > 3 * capacity:
                 self._buffer = np.empty((channels, 2 * (held + rows), width), np.float32)
             self._buffer[:, :held] = kept
             self._at = 0

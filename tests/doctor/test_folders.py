@@ -29,6 +29,13 @@ def root(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return open_folder
 
 
+@pytest.fixture
+def mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every folder counts as a mount point, as /data does in a container."""
+    monkeypatch.setattr(Path, "is_mount", lambda path: True)
+
+
+@pytest.mark.usefixtures("mounted")
 def test_writable_folders_are_ok(root: Path) -> None:
     found = check_folders(machine(root, env={"AVDNN_CACHE": "/cache"}))
     assert [(item.name, item.status) for item in found[:3]] == [
@@ -42,6 +49,7 @@ def test_no_cache_folder_is_not_looked_for(root: Path) -> None:
     assert "cache" not in [item.name for item in check_folders(machine(root))]
 
 
+@pytest.mark.usefixtures("mounted")
 def test_closed_folders_get_their_options(root: Path) -> None:
     with as_nobody():
         found = check_folders(machine(root, env={"AVDNN_CACHE": "/cache"}))
@@ -50,6 +58,12 @@ def test_closed_folders_get_their_options(root: Path) -> None:
     assert named(found, "cache").status is Status.WARN
     assert "-v avdnn-cache:" in named(found, "cache").fix
     assert named(found, "tmp").fix == "docker run --tmpfs /tmp"
+
+
+def test_a_container_with_nothing_mounted_is_warned_of(root: Path) -> None:
+    found = named(check_folders(machine(root)), "data")
+    assert found.status is Status.WARN
+    assert '-v "$PWD:' in found.fix
 
 
 def test_a_missing_cache_folder_is_a_warning(root: Path) -> None:

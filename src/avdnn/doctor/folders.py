@@ -14,11 +14,18 @@ SHM_BYTES = 64 << 20
 
 
 def check_folders(machine: Machine) -> Findings:
-    found = _folder("data", Path.cwd(), machine, Status.FAIL)
+    found = _data(Path.cwd(), machine)
     cache = machine.env.get("AVDNN_CACHE", "")
     if cache:
         found += _folder("cache", machine.path(cache), machine, Status.WARN)
     return found + _folder("tmp", machine.path("/tmp"), machine, Status.WARN) + _shm(machine)
+
+
+def _data(folder: Path, machine: Machine) -> Findings:
+    if machine.container and not any(path.is_mount() for path in (folder, *folder.parents[:-1])):
+        what = f"nothing is mounted at {folder}: files written there go when the container goes"
+        return warn("data", what, f'docker run -v "$PWD:{folder}" --user "$(id -u):$(id -g)"')
+    return _folder("data", folder, machine, Status.FAIL)
 
 
 def _folder(name: str, folder: Path, machine: Machine, status: Status) -> Findings:

@@ -7,6 +7,7 @@ import re
 import stat
 from pathlib import Path
 
+from .access import cannot_write
 from .errors import MediaError
 from .job import InputSpec, OutputSpec
 from .opening import av_name, is_device, is_local, is_pattern, local_path
@@ -75,8 +76,9 @@ class Target:
         folder = path.parent
         if not folder.is_dir():
             raise MediaError(f"{self.url}: no such folder: {folder}", self.url)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise MediaError(f"{self.url}: the folder cannot be written to: {folder}", self.url)
+        wrong = cannot_write(folder)
+        if wrong:
+            raise MediaError(f"{self.url}: cannot be written: {wrong}", self.url)
 
     def _check_source(self, path: Path, source: str) -> None:
         origin = local_path(source)

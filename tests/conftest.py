@@ -1,10 +1,12 @@
-"""Shared fixtures: where the reference data lies, and skips that AVDNN_REQUIRE turns to failures."""
+"""Shared fixtures: the reference data, and skips that AVDNN_REQUIRE turns to failures."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,3 +43,22 @@ def seed(data: Path) -> Path:
 @pytest.fixture(scope="session")
 def reference(data: Path) -> Path:
     return data / "reference"
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for kernels.cu built by the C++ compiler."""
+    require("g++", shutil.which("g++") is not None, "no C++ compiler to run kernels.cu on the host")
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture(scope="session")
+def cuda_device() -> Any:
+    """The first GPU."""
+    from avdnn import cuda
+    from avdnn.errors import AvdnnError
+
+    try:
+        return cuda.device(0)
+    except AvdnnError as error:
+        require("cuda", False, str(error))

@@ -15,7 +15,7 @@ from av.codec.hwaccel import HWAccel
 
 from .blocks import Block
 from .cuda import Device
-from .cuda_frames import Geometry, copy_surface, geometry, known_format
+from .cuda_frames import Geometry, copy_surface, frame_in, geometry, known_format
 from .errors import DeviceError
 from .frame import Frame, Meta
 from .job import InputSpec
@@ -104,28 +104,6 @@ class Slots:
         yield Slot(block, *self._kind, self._laid, stamps, self._template, ready)
 
 
-def frame_at(device: Device, slot: Slot, number: int, meta: Meta) -> Frame:
-    """Picture `number` of a slot."""
-    form = pixel_format(slot.form)
-    base = slot.laid.size * number
-    planes = tuple(
-        device.array(
-            slot.block, shape, form.dtype, slot.laid.strides(index), base + slot.laid.offsets[index]
-        )
-        for index, shape in enumerate(slot.laid.shapes)
-    )
-    return Frame(
-        planes,
-        slot.form,
-        slot.width,
-        slot.height,
-        meta,
-        owner=slot.block,
-        ready=slot.ready,
-        device=device.label,
-    )
-
-
 class DeviceReader(Reader):
     """A Reader whose frames are on a GPU; packets of copied streams come a run at a time.
 
@@ -176,7 +154,17 @@ class DeviceReader(Reader):
                 self._count += 1
                 unit = stamp.time_base or Fraction(1)
                 meta = Meta(stamp.pts, stamp.duration or 0, unit, self.sar, template=slot.template)
-                yield frame_at(self._device, slot, number, meta)
+                yield frame_in(
+                    self._device,
+                    slot.block,
+                    pixel_format(slot.form),
+                    slot.width,
+                    slot.height,
+                    slot.laid,
+                    number * slot.laid.size,
+                    meta,
+                    slot.ready,
+                )
 
     def _damaged(self, damage: Damage) -> None:
         if not self._count:

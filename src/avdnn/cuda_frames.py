@@ -83,11 +83,39 @@ def empty(device: Device, form: str, width: int, height: int, meta: Meta, stream
     known = known_format(form)
     laid = geometry(known, width, height)
     block = device.pool.take(laid.size, stream)
+    return frame_in(device, block, known, width, height, laid, 0, meta)
+
+
+def empty_slot(
+    device: Device, sources: Sequence[Frame], width: int, height: int, stream: Any
+) -> list[Frame]:
+    """New frames of the sources' format and times, one behind the other in one block."""
+    known = known_format(sources[0].format)
+    laid = geometry(known, width, height)
+    block = device.pool.take(laid.size * len(sources), stream)
+    return [
+        frame_in(device, block, known, width, height, laid, number * laid.size, source.meta)
+        for number, source in enumerate(sources)
+    ]
+
+
+def frame_in(
+    device: Device,
+    block: Block,
+    form: PixelFormat,
+    width: int,
+    height: int,
+    laid: Geometry,
+    base: int,
+    meta: Meta,
+    ready: Any = None,
+) -> Frame:
+    """The frame that lies in a block at `base`."""
     planes = tuple(
-        device.array(block, shape, known.dtype, laid.strides(index), laid.offsets[index])
+        device.array(block, shape, form.dtype, laid.strides(index), base + laid.offsets[index])
         for index, shape in enumerate(laid.shapes)
     )
-    return Frame(planes, form, width, height, meta, owner=block, device=device.label)
+    return Frame(planes, form.name, width, height, meta, block, ready, device.label)
 
 
 def finished(device: Device, frame: Frame, stream: Any) -> Frame:
@@ -168,37 +196,40 @@ def _fill(view: Array, laid: Geometry, planes: Sequence[Array], form: PixelForma
         np.copyto(target, plane)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Download:
-    """A frame on its way to pinned host memory."""
+    """A block of device frames on its way to pinned host memory, as a whole."""
 
-    source: Frame
+    source: Block
+    base: int
     block: Block
-    laid: Geometry
     event: Any
 
-    def result(self) -> Frame:
+    def result(self, frame: Frame, base: int) -> Frame:
         """Wait for this copy alone; the host frame lies in the pinned memory itself."""
         self.event.synchronize()
-        return host_frame(self.source, self.block, self.laid)
+        laid = geometry(pixel_format(frame.format), frame.width, frame.height)
+        return host_frame(frame, self.block, laid, base)
 
 
-def download(device: Device, frame: Frame) -> Download:
-    """Start copying a frame to the host, beside whatever else the device does."""
+def download(device: Device, frame: Frame, *, whole: bool = False) -> Download:
+    """Start copying a frame, or the `whole` block that it shares, beside the device's other work.
+
+    The block's frames must all be ready when this one is.
+    """
     laid = geometry(pixel_format(frame.format), frame.width, frame.height)
-    block = device.pinned.take(laid.size, device.copies)
+    base = 0 if whole else device.pointer(frame.planes[0]) - frame.owner.pointer
+    size = frame.owner.size if whole else laid.size
+    block = device.pinned.take(size, device.copies)
     follow(frame, device.copies)
-    device.copy(
-        block.pointer,
-        laid.size,
-        frame.owner.pointer,
-        laid.size,
-        laid.size,
-        1,
-        device.copies,
-        way="down",
-    )
-    return Download(frame, block, laid, device.mark(device.copies))
+    source = frame.owner.pointer + base
+    device.copy(block.pointer, size, source, size, size, 1, device.copies, way="down")
+    return Download(frame.owner, base, block, device.mark(device.copies))
+
+
+def to_host(device: Device, frame: Frame) -> Frame:
+    """The frame in host memory, now; for single frames outside the loop."""
+    return download(device, frame).result(frame, 0)
 
 
 def host_frame(source: Frame, block: Block, laid: Geometry, base: int = 0) -> Frame:

@@ -5,14 +5,15 @@ The same steps as host.py, with kernels.cu in place of NumPy and its arithmetic 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from . import color, host, taps
 from .cuda import TILE, Device
-from .cuda_frames import empty, finished, follow, known_format
+from .cuda_frames import empty, empty_slot, finished, follow, known_format
 from .errors import FormatError, ModelError
 from .frame import Array, Frame, Layout, TensorSpec
 from .pixfmt import Family, PixelFormat, pixel_format
@@ -51,10 +52,31 @@ def pack(
     else:
         tensor = device.array(block, (count, channels, first.height, first.width), spec.dtype)
     filled = [*frames, *[frames[-1]] * (count - len(frames))]
-    for index, frame in enumerate(filled):
+    for frame in frames:
         follow(frame, stream)
-        pack_planes(device, frame, form, tensor[index : index + 1], spec, order, channels, stream)
+    for start, length, step in runs(device, filled):
+        part = tensor[start : start + length]
+        pack_planes(device, filled[start], form, part, spec, order, channels, stream, step)
     return tensor
+
+
+def runs(device: Device, frames: Sequence[Frame]) -> Iterator[tuple[int, int, int]]:
+    """Cut frames into (start, length, step) of those that lie `step` bytes apart in one block."""
+    start, step = 0, 0
+    for index in range(1, len(frames) + 1):
+        if index < len(frames) and frames[index].owner is frames[start].owner:
+            gap = _gap(device, frames[index - 1], frames[index])
+            if index - start == 1 and gap > 0:
+                step = gap
+                continue
+            if gap == step > 0:
+                continue
+        yield start, index - start, step
+        start, step = index, 0
+
+
+def _gap(device: Device, one: Frame, other: Frame) -> int:
+    return device.pointer(other.planes[0]) - device.pointer(one.planes[0])
 
 
 def pack_planes(
@@ -126,14 +148,19 @@ def unpack(
         )
     rows, columns = host.output_size(tensor.shape, spec)
     channels = tensor.shape[1] if spec.layout is Layout.NCHW else tensor.shape[3]
-    made = []
-    for index, source in enumerate(sources):
-        target = empty(device, source.format, columns, rows, source.meta, device.compute)
-        one = slice(index, index + 1)
-        follow(source, device.compute)
-        unpack_planes(device, tensor[one], spec, source, target, bad[one], order, channels)
-        made.append(target)
-    return [finished(device, target, device.compute) for target in made]
+    stream = device.compute
+    made = empty_slot(device, sources, columns, rows, stream)
+    apart = _gap(device, made[0], made[1]) if len(made) > 1 else 0
+    for source in sources:
+        follow(source, stream)
+    for start, length, step in runs(device, sources):
+        part = slice(start, start + length)
+        source, target = sources[start], made[start]
+        unpack_planes(
+            device, tensor[part], spec, source, target, bad[part], order, channels, step, apart
+        )
+    ready = device.mark(stream)
+    return [replace(target, ready=ready) for target in made]
 
 
 def unpack_planes(
@@ -244,17 +271,18 @@ def resize_plane(
     """Plane `index` of `made` from the source's: copied at the same size, else bicubic."""
     plane, target = source.planes[index], made.planes[index]
     components = plane.shape[2] if plane.ndim == 3 else 1
-    if plane.shape == target.shape and count == 1:
+    if plane.shape == target.shape:
         width = int(np.prod(plane.shape[1:])) * plane.itemsize
-        device.copy(
-            device.pointer(target),
-            target.strides[0],
-            device.pointer(plane),
-            plane.strides[0],
-            width,
-            plane.shape[0],
-            stream,
-        )
+        for number in range(count):
+            device.copy(
+                device.pointer(target) + number * out_step,
+                target.strides[0],
+                device.pointer(plane) + number * in_step,
+                plane.strides[0],
+                width,
+                plane.shape[0],
+                stream,
+            )
         return
     across = taps.bicubic(plane.shape[1], target.shape[1], taps.ACROSS_BITS)
     down = taps.bicubic(plane.shape[0], target.shape[0], taps.DOWN_BITS)

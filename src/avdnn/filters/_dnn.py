@@ -93,6 +93,10 @@ class DnnFilter:
 
     def _open(self, first: Frame, number: int) -> Session:
         with self._context.clock.measure("open"):
+            if first.device != "cpu":
+                from . import _device
+
+                return _device.open_session(self._options, first, self._context, number)
             return Session(
                 self._options, self._backend_name, self._model, first, self._context, number
             )

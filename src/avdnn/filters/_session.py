@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import backends, host
-from ..backends import Backend
+from ..backends import Backend, Options
 from ..errors import FormatError, InferenceError, ModelError, NonFiniteError
 from ..frame import Array, Arrays, Frame, Layout, ModelInfo, Precision, TensorSpec
 from ..pixfmt import Family, PixelFormat, pixel_format
@@ -51,8 +51,7 @@ class Session:
     # ---- opening -------------------------------------------------------------------------------
 
     def _load(self, first: Frame, precision: Precision) -> Backend:
-        size = (first.height, first.width)
-        wanted = backend_options(self._options, self._form, size, precision, self._context.cache)
+        wanted = self._wanted((first.height, first.width), precision)
         backend = backends.load(self._name, self._model, wanted)
         try:
             self._fits(backend.info, first)
@@ -61,12 +60,13 @@ class Session:
             raise
         return backend
 
+    def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
+        """What the backend is told."""
+        return backend_options(self._options, self._form, size, precision, self._context.cache)
+
     def _open(self, first: Frame) -> Backend:
         module = backends.module(self._name)
-        wanted = backend_options(
-            self._options, self._form, None, Precision.FLOAT32, self._context.cache
-        )
-        able = module.precisions(wanted)
+        able = module.precisions(self._wanted(None, Precision.FLOAT32))
         asked = self._options.precision
         if asked is not Precision.AUTO:
             if asked not in able:

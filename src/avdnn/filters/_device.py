@@ -1,0 +1,255 @@
+"""A model and frames that both live on a GPU: jobs are put into a stream, nothing waits for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import backends, cuda, cuda_frames, cuda_tensors, host
+from ..backends import Backend, Options
+from ..cuda import Device
+from ..errors import DeviceError, FormatError, InferenceError, ModelError, NonFiniteError
+from ..frame import Array, Arrays, Frame, ModelInfo, Precision
+from . import Context
+from ._options import DnnOptions, locate
+from ._session import Session, picture_input, picture_output
+
+IN_FLIGHT = 3
+"""Jobs in the stream: one runs, one waits behind it, one is being finished."""
+
+ON_DEVICE = ("torch", "onnx", "tensorflow")
+"""Backends that take device memory, the preferred one first."""
+
+
+def open_session(options: DnnOptions, first: Frame, context: Context, number: int) -> Session:
+    """A session for frames like `first`, on their own GPU."""
+    device = cuda.device(int(first.device.partition(":")[2] or 0))
+    own = options.device or device.label
+    if own.partition(":")[0] not in ("cuda", "gpu"):
+        raise DeviceError(
+            f"device={own}: the frames are on {device.label}: put hwdownload before the filter",
+            device=own,
+        )
+    options = replace(options, device=device.label if own in ("cuda", "gpu", "") else own)
+    if options.device != device.label:
+        raise DeviceError(
+            f"device={options.device}: the frames are on {device.label}; give -hwaccel_device and "
+            f"device= the same GPU",
+            device=options.device,
+        )
+    name, model = _backend(options)
+    return DeviceSession(device, options, name, model, first, context, number)
+
+
+def _backend(options: DnnOptions) -> tuple[str, Path]:
+    """The backend that takes device memory, and its form of the model."""
+    if options.dnn_backend != "auto":
+        name, model = locate(options)
+        if name not in ON_DEVICE:
+            raise DeviceError(
+                f"dnn_backend={name} takes frames in host memory only: put hwdownload before the "
+                f"filter, or take dnn_backend=torch",
+                device=options.device,
+            )
+        return name, model
+    why: Exception | None = None
+    for name in ON_DEVICE:
+        if not backends.installed(name):
+            continue
+        try:
+            return locate(replace(options, dnn_backend=name))
+        except ModelError as error:
+            why = why or error
+    raise DeviceError(
+        f"{options.model}: no installed backend runs it on frames on a GPU "
+        f"({why or 'torch is not installed'}): put hwdownload before the filter",
+        device=options.device,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What a job made: frames in the stream, and the flags that tell of NaN."""
+
+    frames: list[Frame]
+    flags: Array
+    event: Any
+    keep: tuple[Any, ...]
+
+
+class _Job(Future[Any]):
+    """Done when the GPU has passed the job's event."""
+
+    def __init__(self, work: _Done) -> None:
+        super().__init__()
+        self.work = work
+        self.set_running_or_notify_cancel()
+
+    def done(self) -> bool:
+        finished: bool = self.work.event.done
+        return finished
+
+    def result(self, timeout: float | None = None) -> Any:
+        self.work.event.synchronize()
+        return {}
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self.work.event.synchronize()
+        return None
+
+    def cancel(self) -> bool:
+        return False
+
+
+class DeviceSession(Session):
+    """A Session whose tensors never leave the GPU; errors of one run name the frame."""
+
+    def __init__(
+        self,
+        device: Device,
+        options: DnnOptions,
+        backend_name: str,
+        model: Path,
+        first: Frame,
+        context: Context,
+        number: int = 0,
+    ) -> None:
+        self._device = device
+        device.use()
+        super().__init__(options, backend_name, model, first, context, number)
+        picture_in = picture_input(self._backend.info, self._model)
+        self._channels = _channels(picture_in.channels, first)
+
+    def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
+        told = super()._wanted(size, precision)
+        return replace(told, sample="float32", peak=255, stream=self._device.compute)
+
+    def _load(self, first: Frame, precision: Precision) -> Backend:
+        backend = super()._load(first, precision)
+        if "cuda" not in backend.info.memory:
+            where = backend.info.device
+            backend.close()
+            raise DeviceError(
+                f"{self._model.name}: {self._name} runs on {where}, the frames are on "
+                f"{self._device.label}: put hwdownload before the filter",
+                device=where,
+            )
+        return backend
+
+    def _fits(self, info: ModelInfo, first: Frame) -> None:
+        spec = picture_input(info, self._model)
+        if spec.channels == 3 and self._form.channels == 1:
+            if not self._form.interleaved or self._form.log2_chroma != (1, 1):
+                raise FormatError(
+                    f"{self._model.name} takes 3 channels and {first.format} frames on a GPU have "
+                    f"no way to RGB: put hwdownload,format=rgb24,hwupload before the filter",
+                    wanted="nv12",
+                    got=first.format,
+                )
+            info = replace(info, inputs=(replace(spec, shape=_free_channels(spec.shape, spec)),))
+        super()._fits(info, first)
+
+    # ---- jobs ----------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        return max(IN_FLIGHT, self._options.nireq)
+
+    def output_size(self, frame: Frame) -> tuple[int, int]:
+        spec = picture_input(self._backend.info, self._model)
+        channels = _channels(spec.channels, frame)
+        planar = (channels, frame.height, frame.width)
+        shape = planar if spec.layout == "nchw" else (frame.height, frame.width, channels)
+        out = picture_output(self._backend.info, spec, self._model)
+        made = self._backend.output_shapes({spec.name: (self.batch, *shape)})[out.name]
+        return host.output_size(made, out)
+
+    def start(self, frames: list[Frame]) -> Future[Arrays]:
+        with self._context.clock.measure("put into the stream"):
+            return _Job(self._put(self._backend, frames))
+
+    def finish(self, frames: list[Frame], future: Future[Arrays]) -> Iterator[Frame]:
+        with self._context.clock.measure("infer (waiting)"):
+            future.result()
+        assert isinstance(future, _Job)
+        work = future.work
+        made = work.frames
+        if work.flags.any():
+            bad = int(np.flatnonzero(work.flags)[0])
+            self.number += bad
+            error = NonFiniteError("the model's output holds NaN or infinity")
+            if self.batch == 1 or len(frames) == 1:
+                made = self._again(frames, error)
+            else:
+                made = self._again_each(frames, work, error)
+            self.number -= bad
+        self.number += len(frames)
+        yield from made
+
+    def _again_each(self, frames: list[Frame], work: _Done, error: NonFiniteError) -> list[Frame]:
+        """The job's frames, those with NaN run again alone."""
+        made = list(work.frames)
+        for index in np.flatnonzero(work.flags[: len(frames)]):
+            made[index] = self._again([frames[index]], error)[0]
+        return made
+
+    def _put(self, backend: Backend, frames: list[Frame]) -> _Done:
+        device = self._device
+        cuda_frames.same_device(device, frames)
+        info = backend.info
+        given = picture_input(info, self._model)
+        out = picture_output(info, given, self._model)
+        order = self._order(given)
+        tensor = cuda_tensors.pack(
+            device,
+            frames,
+            given,
+            order,
+            channels=_channels(given.channels, frames[0]),
+            batch=self.batch if info.max_batch else 0,
+            packed_channels=self._name == "torch",
+        )
+        arrays = backend.infer_async({given.name: tensor}).result()
+        result = arrays[out.name]
+        count = len(frames)
+        flags = device.array(device.pool.take(4 * count, device.compute), (count,), "int32")
+        device.clear(flags, device.compute)
+        made = cuda_tensors.unpack(device, result, out, frames, flags, order)
+        landed = device.pinned.take(4 * count, device.compute)
+        size = 4 * count
+        device.copy(
+            landed.pointer, size, device.pointer(flags), size, size, 1, device.compute, way="down"
+        )
+        told = cuda.pinned_array(landed, size).view(np.int32)
+        keep = (tensor, result, flags, *frames)
+        return _Done(made, told, device.mark(device.compute), keep)
+
+    def _once(self, backend: Backend, frame: Frame) -> Frame:
+        """One frame in host memory, for comparing; raises NonFiniteError."""
+        return cuda_frames.to_host(self._device, self._alone(backend, frame))
+
+    def _alone(self, backend: Backend, frame: Frame) -> Frame:
+        work = self._put(backend, [frame])
+        work.event.synchronize()
+        if work.flags.any():
+            raise NonFiniteError("the model's output holds NaN or infinity")
+        return work.frames[0]
+
+    def _frames(self, backend: Backend, frames: list[Frame], arrays: Arrays) -> list[Frame]:
+        raise InferenceError("device jobs are finished in the stream", backend=self._name)
+
+
+def _channels(wanted: int, frame: Frame) -> int:
+    """Channels of the tensor for a model of `wanted` channels, -1 where it takes any."""
+    own = cuda_frames.known_format(frame.format).channels
+    return own if wanted == -1 else wanted
+
+
+def _free_channels(shape: tuple[int, ...], spec: Any) -> tuple[int, ...]:
+    axis = 1 if spec.layout == "nchw" else 3
+    return tuple(-1 if index == axis else size for index, size in enumerate(shape))

@@ -1,0 +1,83 @@
+"""hwdownload: device frames to host memory, a few copies under way beside the device's work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import cuda, cuda_frames
+from ..cuda_frames import Download
+from ..errors import FormatError
+from ..frame import Frame
+from ..graph import Call
+from . import Context, Item
+
+COPIES_AHEAD = 2
+"""Blocks on their way while an earlier one is handed on."""
+
+
+class HwDownload:
+    """Host frames for device frames, in order; other items keep their place.
+
+    Frames that share a block come down in one copy. With `lenient` host frames pass.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        lenient: bool = False,
+        device: Callable[[int], Any] = cuda.device,
+    ) -> None:
+        self._context = context
+        self._lenient = lenient
+        self._device = device
+
+    def __call__(self, items: Iterator[Item]) -> Iterator[Item]:
+        waiting: deque[tuple[Item, Download | None]] = deque()
+        last: Download | None = None
+        copies = 0
+        for item in items:
+            if not isinstance(item, Frame):
+                waiting.append((item, None))
+            elif item.device == "cpu":
+                if not self._lenient:
+                    raise FormatError("hwdownload takes frames on a GPU; these are in host memory")
+                waiting.append((item, None))
+            else:
+                if last is None or last.source is not item.owner:
+                    last = cuda_frames.download(self._of(item), item, whole=True)
+                    copies += 1
+                waiting.append((item, last))
+            del item
+            while waiting and (waiting[0][1] is None or copies > COPIES_AHEAD):
+                copies -= self._is_last(waiting)
+                yield self._landed(waiting)
+        last = None
+        while waiting:
+            yield self._landed(waiting)
+
+    def _of(self, frame: Frame) -> Any:
+        return self._device(int(frame.device.partition(":")[2] or 0))
+
+    def _is_last(self, waiting: deque[tuple[Item, Download | None]]) -> bool:
+        """Whether the first item is the last one of its copy."""
+        copy = waiting[0][1]
+        return copy is not None and (len(waiting) == 1 or waiting[1][1] is not copy)
+
+    def _landed(self, waiting: deque[tuple[Item, Download | None]]) -> Item:
+        item, copy = waiting.popleft()
+        if copy is None:
+            return item
+        with self._context.clock.measure("download (waiting)"):
+            copy.event.synchronize()
+        base = self._of(item).pointer(item.planes[0]) - item.owner.pointer
+        return copy.result(item, base)
+
+
+def make(call: Call, context: Context) -> HwDownload:
+    """The filter; it has no options."""
+    if call.args:
+        raise call.error("hwdownload has no options")
+    return HwDownload(context)

@@ -12,6 +12,7 @@ pixel depends on. Which lines are gathered depends on the layer's form:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -148,11 +149,11 @@ class _Pass:
 
     def scratch(self, name: str, *shape: int) -> Floats:
         """Memory for one push, reused by the next."""
-        count = int(np.prod(shape))
-        held = self._scratch.get(name)
-        if held is None or held.size < count:
-            held = self._scratch[name] = np.empty(count, np.float32)
-        return held[:count].reshape(shape)
+        count = math.prod(shape)
+        if name not in self._scratch or self._scratch[name].size < count:
+            self._scratch.pop(name, None)
+            self._scratch[name] = np.empty(count, np.float32)
+        return self._scratch[name][:count].reshape(shape)
 
     def first(self, block: Block) -> int:
         """The framed row that a block begins with."""

@@ -46,11 +46,16 @@ _INTERLACED = frozenset({"libx264", "mpeg2video", "mpeg4", "prores_ks", "prores_
 """Encoders that code fields when told to."""
 
 
-def choose_encoder(spec: OutputSpec, form: str, default: str) -> Codec:
-    """The encoder that -c:v names, else the one for the container or the picture's suffix."""
+def choose_encoder(spec: OutputSpec, form: str, default: str, depth: int) -> Codec:
+    """The encoder that -c:v names, else the one for the container or the picture's suffix.
+
+    `depth` is the source's bits a sample: WebM's usual VP9 encoder takes no more than 8.
+    """
     name = spec.codec
     if not name and form in ("image2", "image2pipe"):
         name = _PICTURES.get(Path(spec.url).suffix[1:].lower(), "")
+    if not name and form == "webm" and depth > 8:
+        name = "libsvtav1"
     name = name or _PREFERRED.get(form, default)
     if name == "copy":
         raise UsageError("-c:v copy: filtered video has to be encoded; name an encoder or none")
@@ -59,7 +64,8 @@ def choose_encoder(spec: OutputSpec, form: str, default: str) -> Codec:
     try:
         codec = Codec(name, "w")
     except UnknownCodecError as error:
-        raise UsageError(f"-c:v {name}: no such encoder in this build of libavcodec") from error
+        what = f"-c:v {name}" if spec.codec else f"-f {form}: its usual {name}"
+        raise UsageError(f"{what}: no such encoder in this build of libavcodec") from error
     if codec.type != "video":
         raise UsageError(f"-c:v {name}: encodes {codec.type}, not video")
     return codec
@@ -184,6 +190,14 @@ def _own_settings(context: av.VideoCodecContext, options: Mapping[str, str]) -> 
             raise UsageError(f"-tag:v {tag}: a codec tag has four characters, such as hvc1")
         context.codec_tag = tag
     return plain
+
+
+def depth_of(pix_fmt: str) -> int:
+    """Bits of the first component of a pixel format; 0 for an unknown one."""
+    try:
+        return av.VideoFormat(pix_fmt).components[0].bits
+    except (ValueError, IndexError):
+        return 0
 
 
 def option_names(codec: Codec) -> set[str]:

@@ -17,6 +17,7 @@ from av.video.reformatter import VideoReformatter
 from .errors import FormatError, ModelError, NonFiniteError
 from .frame import Array, Frame, Layout, Meta, TensorSpec
 from .pixfmt import FORMATS, Family, PixelFormat, pixel_format
+from .properties import blank
 
 STRIP_ROWS = 32
 """Rows converted at a time: a strip of a 1080p row set stays in the second-level cache."""
@@ -53,13 +54,9 @@ def _views(frame: av.VideoFrame, known: PixelFormat) -> tuple[Array, ...]:
 
 def empty(form: str, width: int, height: int, meta: Meta) -> Frame:
     """A new writable frame of FFmpeg format `form`, with the properties that `meta` names."""
-    made = av.VideoFrame(width, height, form)
     source = meta.template
-    if source is not None:
-        made.color_range = source.color_range
-        made.colorspace = source.colorspace
-        made.color_primaries = source.color_primaries
-        made.color_trc = source.color_trc
+    bare = source is None
+    made = av.VideoFrame(width, height, form) if bare else blank(source, width, height, form)
     return Frame(_views(made, pixel_format(form)), form, width, height, meta, owner=made)
 
 

@@ -27,7 +27,7 @@ def split(codec: Codec, form: str, options: Mapping[str, str]) -> dict[str, str]
         return {}
     for name in rest if _has_dry_run(form) else ():
         if not _muxer_knows(form, codec, name, rest[name]):
-            near = get_close_matches(name, known, 1)
+            near = get_close_matches(name, known, 1, 0.75)
             hint = f"; did you mean -{near[0]}?" if near else ""
             raise UsageError(
                 f"-{name}: neither encoder {codec.name} nor container {form} has this option{hint}"

@@ -21,6 +21,7 @@ from .errors import AvdnnError, MediaError, UsageError
 from .frame import Frame
 from .job import OutputSpec
 from .media import Item, Reader
+from .properties import display_matrix, field_order
 from .target import Target
 
 _log = logging.getLogger(__name__)
@@ -110,7 +111,8 @@ class Writer:
         spec = self.spec
         self._container = av.open(self._target.name, "w", format=form)
         default = self._container.default_video_codec
-        self._codec = encoding.choose_encoder(spec, form, default)
+        depth = encoding.depth_of(self.source.pix_fmt)
+        self._codec = encoding.choose_encoder(spec, form, default, depth)
         self._options = encoding.encoder_options(spec.options)
         self._muxing = options.split(self._codec, form, self._options)
         self._one_picture = form == "image2" and not self._target.pictures
@@ -213,8 +215,6 @@ class Writer:
         if self._rate:
             self._cadence = Cadence(self._rate)
         unit = 1 / self._rate if self._rate else frame.meta.time_base
-        template = frame.meta.template
-        interlaced = template is not None and template.interlaced_frame
         self._like = encoding.Like(
             time_base=unit,
             rate=self._rate or self._own_rate(frame),
@@ -222,10 +222,10 @@ class Writer:
             colours=colours,
             primaries=picture.color_primaries,
             transfer=picture.color_trc,
-            field_order=source.field_order if interlaced else 0,
+            field_order=field_order(picture),
         )
         self._stream.time_base = unit
-        matrix = _display_matrix(frame)
+        matrix = display_matrix(frame.meta.template)
         if matrix:
             self._stream.set_display_matrix(matrix)
         self._container.set_chapters(list(self._chapters()))
@@ -394,12 +394,3 @@ class Writer:
 def _at(picture: av.VideoFrame, slot: int, rate: Fraction) -> av.VideoFrame:
     picture.pts, picture.time_base, picture.duration = slot, 1 / rate, 1
     return picture
-
-
-def _display_matrix(frame: Frame) -> list[int]:
-    """The nine integers of the frame's display matrix, or none."""
-    source = frame.meta.template
-    for data in source.side_data if source is not None else ():
-        if data.type.name == "DISPLAYMATRIX":
-            return list(memoryview(bytes(data)).cast("i"))
-    return []

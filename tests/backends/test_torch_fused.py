@@ -1,0 +1,102 @@
+"""Recorded torch networks: the same values, whatever was recorded, spread, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from avdnn.backends import _torch_fused
+from avdnn.errors import ModelError
+from tests.conftest import require_module
+
+require_module("torch")
+
+import torch  # noqa: E402
+
+
+def network(kernel: int = 5, bias: bool = True) -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 16, kernel, padding=kernel // 2, bias=bias),
+        torch.nn.LeakyReLU(0.2),
+        torch.nn.Conv2d(16, 4, 3, padding=1),
+        torch.nn.PixelShuffle(2),
+    ).requires_grad_(False)
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_spread_convolution_is_the_same_sum(kernel: int, bias: bool) -> None:
+    module = network(kernel, bias)
+    traced = torch.jit.trace(module, torch.rand(1, 1, 16, 16))
+    picture = torch.rand(2, 1, 6, 20)
+    graph = _torch_fused.record(traced, picture)
+    assert _torch_fused.spread(graph, tuple(picture.shape)) == 1
+    for values in (picture, torch.rand(2, 1, 6, 20)):
+        with torch.inference_mode():
+            torch.testing.assert_close(graph(values), module(values))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        torch.nn.Conv2d(1, 16, 3, padding=0),
+        torch.nn.Conv2d(1, 16, 3, padding=1, stride=2),
+        torch.nn.Conv2d(1, 8, 3, padding=1),
+        torch.nn.Conv2d(1, 16, 4, padding=2),
+        torch.nn.Conv2d(1, 16, 3, padding=2, dilation=2),
+        torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Conv2d(1, 16, 3, padding=1)),
+    ],
+)
+def test_other_convolutions_are_left_alone(module: Any) -> None:
+    module.requires_grad_(False)
+    picture = torch.rand(1, 1, 8, 16)
+    graph = _torch_fused.record(module, picture)
+    assert _torch_fused.spread(graph, (1, 1, 8, 16)) == 0
+    torch.testing.assert_close(graph(picture), module(picture))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 7, 16), (1, 1, 8, 18), (1, 3, 8, 16)])
+def test_shapes_that_do_not_divide_are_left_alone(shape: tuple[int, ...]) -> None:
+    module = torch.nn.Conv2d(shape[1], 16, 3, padding=1).requires_grad_(False)
+    graph = _torch_fused.record(module, torch.rand(shape))
+    assert _torch_fused.spread(graph, shape) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_recorded_convolutions_follow_this_process_and_not_the_tracing_one() -> None:
+    module = network()
+    traced = torch.jit.trace(module, torch.rand(1, 1, 16, 16))
+    graph = _torch_fused.record(traced, torch.rand(1, 1, 8, 8))
+    targets = {str(node.target) for node in graph.graph.nodes}
+    assert "aten.convolution.default" in targets
+    assert "aten._convolution.default" not in targets
+
+
+def test_network_whose_course_depends_on_its_input_is_found_out() -> None:
+    def halves_dark_pictures(tensor: Any) -> Any:
+        return tensor if float(tensor.max()) == 0.0 else tensor / 2
+
+    with pytest.raises(ModelError, match="cannot record"):
+        _torch_fused.recorded(halves_dark_pictures, torch.zeros(1, 1, 4, 4))
+    run = _torch_fused.Fused(halves_dark_pictures, compiled=False)
+    run(torch.zeros(1, 1, 4, 4))
+    torch.testing.assert_close(run(torch.ones(1, 1, 4, 4)), torch.ones(1, 1, 4, 4) / 2)
+
+
+def test_each_shape_is_recorded_once() -> None:
+    calls = []
+
+    def module(tensor: Any) -> Any:
+        calls.append(tuple(tensor.shape))
+        return tensor * 2
+
+    run = _torch_fused.Fused(module, compiled=False)
+    for shape in ((1, 1, 4, 4), (2, 1, 4, 4), (1, 1, 4, 4)):
+        values = torch.rand(shape)
+        with torch.inference_mode():
+            torch.testing.assert_close(run(values), values * 2)
+    # Each shape: once for the recording, once to compare.
+    assert calls == [(1, 1, 4, 4)] * 2 + [(2, 1, 4, 4)] * 2

@@ -12,7 +12,7 @@ import av
 import av.container
 import av.error
 
-from . import encoding, host, options
+from . import encoding, hdr, host, options
 from .cadence import Cadence, frame_rate
 from .conversion import Converter, target_colours
 from .copying import Copies, kept_tags
@@ -225,6 +225,7 @@ class Writer:
             field_order=field_order(picture),
         )
         self._stream.time_base = unit
+        self._high_range = hdr.read(frame.meta.template)
         matrix = display_matrix(frame.meta.template)
         if matrix:
             self._stream.set_display_matrix(matrix)
@@ -291,6 +292,9 @@ class Writer:
             return []
         context = self._stream.codec_context
         mine = {key: text for key, text in self._options.items() if key not in self._muxing}
+        if self._high_range is not None:
+            hdr.stamp(self._stream, self._high_range)
+            mine = hdr.encoder_settings(self._codec.name, self._high_range, mine)
         encoding.configure(context, picture, self._like, mine)
         try:
             packets = self._stream.encode(picture)

@@ -1,0 +1,144 @@
+"""HDR metadata of a stream: mastering display and content light level, from frames to files.
+
+Encoders repeat it in their stream only if told in their own options, and muxers write it only if
+the stream's parameters hold it. PyAV sets neither, but copies parameters between streams: `stamp`
+lets the Matroska demuxer make a stream that holds them, from a header made here.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import av
+import av.container
+from av.bitstream import BitStreamFilterContext
+
+_MATROSKA_CODECS = {
+    "av1": "V_AV1",
+    "ffv1": "V_FFV1",
+    "h264": "V_MPEG4/ISO/AVC",
+    "hevc": "V_MPEGH/ISO/HEVC",
+    "prores": "V_PRORES",
+    "vp9": "V_VP9",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hdr:
+    """Chromaticities are x, y of red, green, blue and white; luminances are cd/m^2.
+
+    `mastering` is those eight numbers, then the highest and the lowest luminance; `light` is the
+    highest level of a pixel and of a frame's average. Either may be missing.
+    """
+
+    mastering: tuple[Fraction, ...] = ()
+    light: tuple[int, int] | None = None
+
+
+def read(frame: av.VideoFrame | None) -> Hdr | None:
+    """The HDR metadata that a frame carries, or None."""
+    mastering: tuple[Fraction, ...] = ()
+    light = None
+    sides: Any = frame.side_data if frame is not None else ()
+    for side in sides:
+        if side.type.name == "MASTERING_DISPLAY_METADATA":
+            mastering = _mastering(bytes(side))
+        elif side.type.name == "CONTENT_LIGHT_LEVEL":
+            light = struct.unpack("=II", bytes(side)[:8])
+    return Hdr(mastering, light) if mastering or light else None
+
+
+def _mastering(data: bytes) -> tuple[Fraction, ...]:
+    """AVMasteringDisplayMetadata: ten rationals (lowest luminance before highest), two flags."""
+    *pairs, has_primaries, has_luminance = struct.unpack("=22i", data[:88])
+    if not has_primaries or not has_luminance:
+        return ()
+    numbers = [Fraction(a, b or 1) for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
+    return (*numbers[:8], numbers[9], numbers[8])
+
+
+def encoder_settings(encoder: str, hdr: Hdr, options: Mapping[str, str]) -> dict[str, str]:
+    """`options` with the metadata in the encoder's own terms, unless they have it already."""
+    known = _SETTINGS.get(encoder)
+    if known is None:
+        return dict(options)
+    option, master, light, chroma_unit, light_unit = known
+    given = options.get(option, "")
+    parts = [given] if given else []
+    if hdr.mastering and master not in given:
+        parts.append(f"{master}={_display(hdr.mastering, chroma_unit, light_unit)}")
+    if hdr.light and light not in given:
+        parts.append(f"{light}={hdr.light[0]},{hdr.light[1]}")
+    return {**options, option: ":".join(parts)}
+
+
+_SETTINGS = {
+    "libx264": ("x264-params", "mastering-display", "cll", 50000, 10000),
+    "libx265": ("x265-params", "master-display", "max-cll", 50000, 10000),
+    "libsvtav1": ("svtav1-params", "mastering-display", "content-light", 0, 0),
+}
+"""Option, its keys for display and light, and steps per unit (0: plain decimals)."""
+
+
+def _display(mastering: tuple[Fraction, ...], chroma_unit: int, light_unit: int) -> str:
+    def number(value: Fraction, unit: int) -> str:
+        return str(round(value * unit)) if unit else f"{float(value):.6g}"
+
+    red, green, blue, white = (
+        ",".join(number(value, chroma_unit) for value in mastering[start : start + 2])
+        for start in (0, 2, 4, 6)
+    )
+    lights = ",".join(number(value, light_unit) for value in mastering[8:10])
+    return f"G({green})B({blue})R({red})WP({white})L({lights})"
+
+
+# ---- the container -----------------------------------------------------------------------------
+
+
+def stamp(stream: av.VideoStream, hdr: Hdr) -> bool:
+    """Put the metadata into an output stream whose encoder is not yet set up.
+
+    False if its codec cannot be had from Matroska. All other settings of the encoder are reset.
+    """
+    codec = _MATROSKA_CODECS.get(stream.codec_context.codec.canonical_name)
+    if codec is None:
+        return False
+    with av.open(io.BytesIO(_document(codec, hdr)), "r", format="matroska") as made:
+        BitStreamFilterContext("null", in_stream=made.streams.video[0], out_stream=stream)
+    stream.codec_context.extradata = None
+    return True
+
+
+def _document(codec: str, hdr: Hdr) -> bytes:
+    """A Matroska file of one video track and one empty access unit."""
+    colour = b""
+    if hdr.light:
+        colour += _uint("55BC", hdr.light[0]) + _uint("55BD", hdr.light[1])
+    if hdr.mastering:
+        values = zip(range(0x55D1, 0x55DB), hdr.mastering, strict=True)
+        colour += _element("55D0", b"".join(_float(f"{ident:X}", x) for ident, x in values))
+    video = _uint("B0", 64) + _uint("BA", 64) + _element("55B0", colour)
+    track = _uint("D7", 1) + _uint("73C5", 1) + _uint("83", 1)
+    track += _element("86", codec.encode()) + _element("E0", video)
+    block = b"\x81\x00\x00\x80" + b"\x00\x00\x00\x01\x46\x01\x50"
+    cluster = _uint("E7", 0) + _element("A3", block)
+    tracks = _element("1654AE6B", _element("AE", track))
+    segment = tracks + _element("1F43B675", cluster)
+    return _element("1A45DFA3", _element("4282", b"matroska")) + _element("18538067", segment)
+
+
+def _element(ident: str, body: bytes) -> bytes:
+    return bytes.fromhex(ident) + struct.pack(">Q", len(body) | 1 << 56) + body
+
+
+def _uint(ident: str, value: int) -> bytes:
+    return _element(ident, struct.pack(">Q", value))
+
+
+def _float(ident: str, value: Fraction) -> bytes:
+    return _element(ident, struct.pack(">d", float(value)))

@@ -31,6 +31,11 @@ class Codes:
     def is_float(self) -> bool:
         return "float" in self.sample
 
+    @property
+    def _floats(self) -> bool:
+        """Whether the caller has the program's own tensors."""
+        return "float" in self.sample
+
     def enter(self, tensor: Any) -> Any:
         """The program's input from codes or floats; the argument is left as it is."""
         import torch

@@ -50,21 +50,30 @@ class Fused:
         return run(tensor)
 
     def _prepared(self, example: Any) -> Run:
-        import torch
-
         began = time.perf_counter()
-        with torch.no_grad():
-            run = (
-                fused(self._module, example) if self._compiled else recorded(self._module, example)
-            )
-            if self._compiled:
-                run(example)
-            if self._captured:
-                run = captured(run, example)
+        run = self._recorded(example)
+        if self._compiled:
+            run(example)
+        if self._captured:
+            run = captured(run, example)
         if self._compiled:
             shape = "x".join(map(str, example.shape))
             _log.warning("compiled for %s in %.1f s", shape, time.perf_counter() - began)
         return run
+
+    def _recorded(self, example: Any) -> Run:
+        if self._compiled:
+            return fused(self._module, example)
+        try:
+            return recorded(self._module, example)
+        except ModelError as error:
+            _log.warning("%s: it runs as it is, and its convolutions may use TF32", error)
+            return self._module
+
+    @property
+    def is_made_ready(self) -> bool:
+        """Whether each new shape is compiled or captured."""
+        return self._compiled or self._captured
 
 
 def recorded(module: Run, example: Any) -> Run:
@@ -95,12 +104,12 @@ def _same(module: Run, made: Run, example: Any, what: str) -> None:
     except Exception as error:
         # Whatever the compiler raises means the same to the user.
         text = str(error).strip().splitlines()[0]
-        raise ModelError(f"{what} failed: {text}; use compile=0", backend="torch") from error
+        raise ModelError(f"{what} failed: {text}", backend="torch") from error
     scale = float(wanted.abs().max()) or 1.0
     limit = CLOSE[str(example.dtype).removeprefix("torch.")]
     if not float((wanted - got).abs().max()) <= limit * scale:
-        message = f"{what} changes what the network gives: its course depends on its input"
-        raise ModelError(f"{message}; use compile=0", backend="torch")
+        message = f"{what} changes what the network gives, whose course depends on its input"
+        raise ModelError(message, backend="torch")
 
 
 def record(module: Run, example: Any) -> Any:
@@ -112,8 +121,14 @@ def record(module: Run, example: Any) -> Any:
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    with torch.no_grad(), torch.jit.optimized_execution(False):
-        made: Any = make_fx(lambda tensor: module(tensor))(example)
+    try:
+        with torch.no_grad(), torch.jit.optimized_execution(False):
+            made: Any = make_fx(lambda tensor: module(tensor))(example)
+    except Exception as error:
+        # The network or the recorder may raise anything; a network that runs has run before.
+        text = str(error).strip().splitlines()[0]
+        message = f"torch cannot record what the network does: {text}"
+        raise ModelError(message, backend="torch") from error
     plain = torch.ops.aten.convolution.default
     for node in made.graph.nodes:
         if node.target is torch.ops.aten._convolution.default:

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import ModelError
 from ..frame import Layout, Precision
 from ._torch_file import Program, deprecated_script, first_line
+from ._torch_fused import Fused
 
 
 class Network:
@@ -85,6 +86,26 @@ class Network:
                 raise ModelError(message, backend="torch") from error
             message = f"{model}: cannot be compiled: {first_line(error)}"
             raise ModelError(message, backend="torch") from error
+
+    def fuse(self, *, compiled: bool, captured: bool, cache: Path | None) -> None:
+        """For a GPU: record the network for each shape; compile or capture it if asked.
+
+        Recording also makes float32 exact: a traced convolution has the TF32 switch of the
+        machine that traced it.
+        """
+        exact = self.program.scripted and self.dtype.itemsize == 4
+        if compiled or captured or exact:
+            self.call = Fused(self.call, compiled=compiled, captured=captured, cache=cache)
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether the network is recorded for each shape."""
+        return isinstance(self.call, Fused)
+
+    @property
+    def fixed_shapes(self) -> bool:
+        """Whether each new shape costs a compilation or a capture."""
+        return isinstance(self.call, Fused) and self.call.is_made_ready
 
     def _exported(self, model: Path, shape: Sequence[int]) -> Any:
         """A TorchScript program as one that can be compiled."""

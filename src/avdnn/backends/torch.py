@@ -29,6 +29,7 @@ SUFFIXES: tuple[str, ...] = (".pt", ".pt2", ".ts", ".pth", ".safetensors", ".ckp
 KEYS: Mapping[str, str] = {
     "optimize": "1 (default): freeze TorchScript and lay tensors out channels last, 0: as it is",
     "compile": "1: compile the network (slow start; needs a C++ compiler), 0 (default): do not",
+    "capture": "1: replay the network as a CUDA graph, for frames on a GPU, 0 (default): do not",
     "keep_memory": "1 (default): the process keeps freed memory, which saves CPU time, 0: no",
 }
 
@@ -55,7 +56,7 @@ def load(model: Path, options: Options) -> Torch:
             f"{', '.join(allowed)}",
             device=device,
         )
-    flags = {key: _flag(options.config, key, key != "compile") for key in KEYS}
+    flags = {key: _flag(options.config, key, key not in ("compile", "capture")) for key in KEYS}
     if device == "cpu":
         if flags["keep_memory"]:
             keep_pages()
@@ -74,7 +75,11 @@ def load(model: Path, options: Options) -> Torch:
     network = Network(program, layout, optimize=flags["optimize"])
     found = _examine(network, model, options, torch.device(device))
     owned = network.storages()
-    if flags["compile"]:
+    if device.startswith("cuda") and options.stream is not None:
+        network.fuse(compiled=flags["compile"], captured=flags["capture"], cache=options.cache)
+        if flags["compile"] or flags["capture"]:
+            _compile(network, model, options, found, torch.device(device))
+    elif flags["compile"]:
         _compile(network, model, options, found, torch.device(device))
     elif flags["optimize"] and program.scripted:
         network.freeze(model)
@@ -123,7 +128,7 @@ class Torch:
             inputs=(source,),
             outputs=outputs,
             memory=frozenset({"host", "cuda"} if device.startswith("cuda") else {"host"}),
-            max_batch=None if found.batch == -1 else found.batch,
+            max_batch=_batch(network, found, options),
             max_in_flight=slots,
             device=device,
             precision=precision_of(network.dtype, options.precision),
@@ -191,6 +196,9 @@ class Torch:
             tensors = {
                 name: _torch_cuda.as_tensor(array, self._device) for name, array in inputs.items()
             }
+            if self._source.dtype == "bfloat16":
+                # CuPy has no bfloat16 and shows it as uint16.
+                tensors = {name: value.view(torch.bfloat16) for name, value in tensors.items()}
             self._check(tensors)
             with torch.inference_mode(), _torch_cuda.ordered_on(self._stream, self._device):
                 future.set_result(self._run(tensors[self._source.name]))
@@ -243,6 +251,13 @@ def _flag(config: Mapping[str, str], key: str, default: bool) -> bool:
     if text not in ("0", "1"):
         raise ModelError(f"{key}={text}: 0 or 1 is wanted", backend="torch")
     return text == "1"
+
+
+def _batch(network: Network, found: _torch_trial.Found, options: Options) -> int | None:
+    """The batch that jobs must have; what was compiled or captured is for one."""
+    if found.batch != -1:
+        return found.batch
+    return options.batch_size if network.is_fused and network.fixed_shapes else None
 
 
 def _codes(options: Options, sample: str, dtype: Any) -> Codes:
@@ -307,6 +322,10 @@ def _compile(
         with torch.inference_mode():
             network(torch.zeros(shape, dtype=network.dtype, device=device))
 
+    if network.is_fused:
+        with _torch_cuda.ordered_on(options.stream, device):
+            run()
+        return
     network.compile(model, shape, run)
 
 

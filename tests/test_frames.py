@@ -189,8 +189,7 @@ def chroma(frame: Frame, form: PixelFormat, size: tuple[int, int]) -> list[Any]:
         elif plane.ndim == 2:
             planes.append(swscale(plane, rows, columns, form.depth))
         else:
-            pair = [swscale(plane[..., part], rows, columns, form.depth) for part in range(2)]
-            planes.append(np.stack(pair, axis=-1))
+            planes.append(swscale_pair(plane, rows, columns))
     return planes
 
 
@@ -201,6 +200,23 @@ def swscale(plane: Any, rows: int, columns: int, depth: int) -> Any:
     gray.pts, gray.time_base = 0, Fraction(1, 25)
     host.from_av(gray).planes[0][...] = plane
     return filtered(gray, "scale", f"{columns}:{rows}:flags=bicubic").planes[0]
+
+
+def swscale_pair(plane: Any, rows: int, columns: int) -> Any:
+    """An NV12 chroma plane as gray with alpha."""
+    height, width = plane.shape[:2]
+    pair = av.VideoFrame(width, height, "ya8")
+    pair.pts, pair.time_base = 0, Fraction(1, 25)
+    pair.planes[0].update(padded(plane, pair.planes[0].line_size))
+    made = filtered(pair, "scale", f"{columns}:{rows}:flags=bicubic").owner.planes[0]
+    lines = np.frombuffer(made, np.uint8).reshape(rows, made.line_size)
+    return lines[:, : 2 * columns].reshape(rows, columns, 2)
+
+
+def padded(plane: Any, pitch: int) -> bytes:
+    lines = np.zeros((plane.shape[0], pitch), np.uint8)
+    lines[:, : plane.shape[1] * plane.shape[2]] = plane.reshape(plane.shape[0], -1)
+    return lines.tobytes()
 
 
 def deepened(frame: Frame) -> Frame:

@@ -253,7 +253,7 @@ def _fill_rest(made: Frame, source: Frame, known: PixelFormat, scaler: ChromaSca
     for target, plane in pairs:
         if same:
             np.copyto(target, plane)
-        elif plane.ndim == 3:
+        elif plane.ndim == 3 and known.depth > 8:
             for component in range(plane.shape[2]):
                 scaler.resize(plane[..., component], target[..., component], known)
         else:
@@ -261,7 +261,8 @@ def _fill_rest(made: Frame, source: Frame, known: PixelFormat, scaler: ChromaSca
 
 
 class ChromaScaler:
-    """Resamples single planes as FFmpeg's filter does: gray, bicubic, plain flags.
+    """Resamples single planes as FFmpeg's filter does: gray (UV pairs: gray and alpha), bicubic,
+    plain flags.
 
     One object serves one thread; scaling contexts are kept by size.
     """
@@ -270,19 +271,25 @@ class ChromaScaler:
         self._contexts: dict[tuple[int, ...], VideoReformatter] = {}
 
     def resize(self, source: Array, target: Array, known: PixelFormat) -> None:
-        """Fill `target` (rows, columns) from `source`; samples keep their depth."""
+        """Fill `target` from `source`, (rows, columns) or for 8 bit (rows, columns, 2)."""
         if known.dtype == "float32":
             raise FormatError("float chroma has no resampling rule", got=known.name)
-        gray = "gray" if known.depth == 8 else f"gray{known.depth}le"
-        (height, width), (rows, columns) = source.shape, target.shape
-        staged = av.VideoFrame(width, height, gray)
-        view = _views(staged, FORMATS[gray])[0]
+        gray = _GRAY if known.depth == 8 else FORMATS[f"gray{known.depth}le"]
+        if source.ndim == 3:
+            gray = _PAIR
+        (height, width), (rows, columns) = source.shape[:2], target.shape[:2]
+        staged = av.VideoFrame(width, height, gray.name)
+        view = _views(staged, gray)[0]
         view[...] = source >> known.shift if known.shift else source
-        key = (height, width, rows, columns, known.depth)
+        key = (height, width, rows, columns, known.depth, source.ndim)
         context = self._contexts.setdefault(key, VideoReformatter())
-        scaled = context.reformat(staged, columns, rows, gray, interpolation="BICUBIC")
-        result = _views(scaled, FORMATS[gray])[0]
+        scaled = context.reformat(staged, columns, rows, gray.name, interpolation="BICUBIC")
+        result = _views(scaled, gray)[0]
         if known.shift:
             np.left_shift(result, known.shift, out=target)
         else:
             np.copyto(target, result)
+
+
+_GRAY = FORMATS["gray"]
+_PAIR = PixelFormat("ya8", Family.PACKED, order="ya")

@@ -19,7 +19,7 @@ from avdnn.frame import Layout, Precision, TensorSpec
 from ..conftest import require, require_module
 from . import affine
 
-ROWS, COLUMNS = 11, 14
+ROWS, COLUMNS = 15, 19
 
 MATHS = {
     "half": (0.5, 0.0),
@@ -63,7 +63,7 @@ def opened(name: str, model: Path, **options: Any) -> Iterator[Backend]:
 def codes(channels: int = 1, count: int = 1, seed: int = 0) -> np.ndarray:
     """Sample codes, shape (N, H, W, C), all 256 of them among the first."""
     made = np.random.default_rng(seed).integers(0, 256, (count, ROWS, COLUMNS, channels), np.uint8)
-    made.ravel()[:: made.size // 256 or 1][:256] = np.arange(256)[: made.size]
+    made.ravel()[:256] = np.random.default_rng(seed).permutation(256)
     return made
 
 
@@ -129,6 +129,30 @@ def test_reference_models_give_the_same_codes(backend: str, reference: Path) -> 
         given = codes(channels)
         with opened(backend, path, sample="uint8", size=(ROWS, COLUMNS)) as loaded:
             assert np.array_equal(run(loaded, given), expected(given, gain, offset)), path.name
+
+
+def test_byte_models_take_and_give_codes(backend: str, seed: Path) -> None:
+    files = {seed / "handle_gray_uint8.pb": (1, 2), seed / "handle_rgb_uint8.pb": (3, 10)}
+    if not all(backends.reads(backend, path) for path in files):
+        pytest.skip(f"{backend} does not read them")
+    for path, (channels, added) in files.items():
+        # Runtimes differ in what 255 + 2 is in a byte: some saturate.
+        given = np.minimum(codes(channels), 255 - added)
+        with opened(backend, path, sample="uint8", size=(ROWS, COLUMNS)) as loaded:
+            assert np.array_equal(run(loaded, given), given + np.uint8(added)), path.name
+
+
+def test_odd_reference_models_return_their_input(backend: str, reference: Path) -> None:
+    """Another memory format, float16, no batch axis, one channel of three."""
+    names = ("ident", "nonc", "fp16out", "rank3", "out1ch")
+    files = [reference / "models" / f"{name}.pt" for name in names]
+    if not backends.reads(backend, files[0]):
+        pytest.skip(f"{backend} does not read them")
+    given = codes(3)
+    for path in files:
+        channels = 1 if path.stem == "out1ch" else 3
+        with opened(backend, path, sample="uint8", size=(ROWS, COLUMNS)) as loaded:
+            assert np.array_equal(run(loaded, given), given[..., :channels]), path.name
 
 
 ESPCN = {

@@ -90,7 +90,6 @@ def load(model: Path, options: Options) -> ONNX:
     session_options = ort.SessionOptions()
     session_options.log_severity_level = 4
     session_options.intra_op_num_threads = threads
-    session_options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = ort.InferenceSession(
             str(model), session_options, providers=[(provider, settings)], enable_fallback=0

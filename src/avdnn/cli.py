@@ -152,6 +152,35 @@ def doctor(
     raise typer.Exit(health.exit_code(findings))
 
 
+@app.command(help="Print TensorFlow's sess_config= for some settings, or explain one.")
+def sess_config(
+    text: Annotated[str, typer.Argument(metavar="[0x...]", help="Explain this one.")] = "",
+    visible_devices: Annotated[str, typer.Option(help="GPUs by number: 0 or 0,2.")] = "",
+    memory_fraction: Annotated[
+        float | None, typer.Option(help="The part of each GPU's memory to use, at most 1.")
+    ] = None,
+    allow_growth: Annotated[
+        bool | None, typer.Option(help="Take GPU memory as it is needed.", show_default=False)
+    ] = None,
+    intra_threads: Annotated[int | None, typer.Option(help="Threads of one operation.")] = None,
+    inter_threads: Annotated[int | None, typer.Option(help="Operations at once.")] = None,
+) -> None:
+    from . import sess_config as config
+
+    if text:
+        for name, value in config.fields(config.parse(text)):
+            print(f"{name} {value.hex() if isinstance(value, bytes) else value}")
+        return
+    made = config.build(
+        visible_devices=visible_devices,
+        memory_fraction=memory_fraction,
+        allow_growth=allow_growth,
+        intra_threads=intra_threads,
+        inter_threads=inter_threads,
+    )
+    print(made)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; the console entry."""
     notes = _Notes()

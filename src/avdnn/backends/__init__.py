@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ..errors import BackendError, BackendUnavailable, ModelError
 from ..frame import Arrays, Layout, ModelInfo, Precision, Shapes
@@ -141,8 +141,7 @@ def _checked(found: ModuleType) -> BackendModule:
     for attribute in ("SUFFIXES", "KEYS", "load", "precisions", "describe"):
         if not hasattr(found, attribute):
             raise BackendError(f"{found.__name__} has no {attribute}", backend=found.__name__)
-    result: Any = found
-    return result
+    return cast(BackendModule, found)
 
 
 def reads(name: str, model: Path) -> bool:

@@ -216,7 +216,9 @@ def _sar_after(calls: list[Call], first: Frame, context: Context) -> Fraction | 
     except (av.BlockingIOError, av.EOFError):
         return first.meta.sar
     steps = (told.width - 16) * SAR_STEPS + told.height - 16
-    return Fraction(steps, SAR_STEPS**2).limit_denominator(700) if steps > 0 else None
+    sar = Fraction(steps, SAR_STEPS**2).limit_denominator(700)
+    # The expression has 1 for an unknown aspect.
+    return first.meta.sar if sar == 1 and first.meta.sar is None else sar
 
 
 def _upright(frame: av.VideoFrame) -> av.VideoFrame:

@@ -4,9 +4,9 @@
     python scripts/train_models.py photos out --seconds 240
 
 Builds the training pairs on the CPU, then trains all networks side by side on one device, each in
-a process. Writes NAME.safetensors, figures.json, curves.json and curves.png. `--seconds` lets the
+a process. Writes NAME.safetensors, figures.json and curves.json. `--seconds` lets the
 schedule follow the clock; the step counts that it came to are in figures.json, and
-`--steps NAME=COUNT` repeats them with the same seed. Needs numpy, torch, Pillow, PyAV, matplotlib.
+`--steps NAME=COUNT` repeats them with the same seed. Needs numpy, torch, Pillow and PyAV.
 """
 
 from __future__ import annotations
@@ -26,30 +26,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 import numpy as np
 import torch
 from training import figures, learn, pairs, weights
-from training.networks import NETWORKS, Activation, Network
+from training.networks import NETWORKS, Network
 
 POOLS = {
     "same": pairs.Recipe(scale=1, clips=4, crf=(26, 40)),
     "x2": pairs.Recipe(scale=2, clips=3, crf=(16, 32)),
     "x4": pairs.Recipe(scale=4, clips=3, crf=(16, 32)),
 }
+_ENLARGE = {"patch": 64, "rate": 8e-4, "clean": 0.6, "jpeg": 0.15, "pick": 1.5}
 PLANS = {
     "espcn-x2": learn.Plan("x2", patch=64, batch=64, rate=2e-3, clean=1, jpeg=0, soft=1e-3),
-    "compact-x2": learn.Plan(
-        "x2", patch=64, batch=48, rate=8e-4, clean=0.65, jpeg=0.15, qualities=(40, 98), soft=1e-3
-    ),
-    "compact-x4": learn.Plan(
-        "x4", patch=64, batch=32, rate=8e-4, clean=0.65, jpeg=0.15, qualities=(40, 98), soft=1e-3
-    ),
+    "compact-x2": learn.Plan("x2", batch=48, **_ENLARGE),
+    "compact-x4": learn.Plan("x4", batch=32, **_ENLARGE),
     "deblock": learn.Plan(
         "same", patch=96, batch=24, rate=8e-4, clean=0, jpeg=0.2, qualities=(15, 70), pick=1.25
     ),
-}
-VARIANTS = {
-    "espcn-x2-tanh": (
-        replace(NETWORKS["espcn-x2"], activation=Activation.TANH),
-        PLANS["espcn-x2"],
-    )
 }
 BITS = 8
 """Mantissa bits of the stored weights: half of float16's size once packed, no loss to be seen."""
@@ -133,11 +124,10 @@ def _train(name: str, network: Network, plan: learn.Plan, args: argparse.Namespa
 
 
 def _plans(args: argparse.Namespace) -> dict[str, tuple[Network, learn.Plan]]:
-    chosen = {name: (NETWORKS[name], PLANS[name]) for name in NETWORKS} | VARIANTS
     steps = dict(item.split("=") for item in args.steps)
     made = {}
-    for name in args.only or chosen:
-        network, plan = chosen[name]
+    for name in args.only or NETWORKS:
+        network, plan = NETWORKS[name], PLANS[name]
         if args.batch:
             plan = replace(plan, batch=args.batch)
         made[name] = (
@@ -198,7 +188,6 @@ def main() -> None:
     failed = [name for name, process in processes.items() if process.exitcode]
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
-    figures.curves_picture(curves, args.out / "curves.png")
 
 
 if __name__ == "__main__":

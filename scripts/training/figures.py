@@ -7,13 +7,12 @@ are over R, G and B together, those of luma networks over limited-range BT.601 l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from avdnn.quality import psnr, ssim
 
@@ -126,26 +125,3 @@ def means(figures: list[Figure]) -> dict[str, dict[str, float]]:
         out[case] = {name: float(np.mean([row[name] for row in rows])) for name in columns}
         out[case]["gain"] = out[case]["psnr"] - out[case]["baseline_psnr"]
     return out
-
-
-def curves_picture(curves: Mapping[str, list[dict[str, float]]], path: Path) -> None:
-    """Validation PSNR over training, a panel for each network."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, len(curves), figsize=(3.2 * len(curves), 2.6))
-    for panel, (name, points) in zip(np.atleast_1d(panels), curves.items(), strict=True):
-        panel.plot([p["step"] for p in points], [p["psnr"] for p in points])
-        panel.set_title(name, fontsize=9)
-        panel.set_xlabel("step", fontsize=8)
-        panel.set_ylabel("held-out PSNR, dB", fontsize=8)
-        panel.tick_params(labelsize=7)
-        panel.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-
-
-def save_png(path: Path, image: np.ndarray) -> None:
-    Image.fromarray(image).save(path, optimize=True)

@@ -208,7 +208,8 @@ def write_native(network: Network, layers: Layers, path: Path) -> None:
         tensor = conv(tensor, kernel, bias, hidden if i + 1 < len(layers) else _NATIVE_LINEAR)
     if network.shortcut:
         near = conv(0, repeat, None, _NATIVE_LINEAR)
-        tensor = emit((5, 1, 0, 0), (), (tensor, near))  # math_binary, add, two operands
+        # math_binary, add; each operand follows its flag, 0 for "no constant"
+        tensor = emit((5, 1, 0, tensor, 0), (), (near,))
     if network.scale > 1:
         tensor = emit((2, network.scale), (), (tensor,))
     names[tensor] = "y"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -56,6 +57,21 @@ def test_requirements_of_all_packages_are_met(any_image: Image) -> None:
         text=True,
     )
     assert (done.returncode, done.stdout) == (0, "No broken requirements found.\n"), done.stderr
+
+
+def test_the_sbom_names_python_and_debian_packages(any_image: Image, tmp_path: Path) -> None:
+    tool("debsbom")
+    done = subprocess.run(
+        [ROOT / "scripts" / "sbom", any_image.tag, tmp_path], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+    def names(kind: str) -> set[str]:
+        text = (tmp_path / f"avdnn-{any_image.name}-{kind}.cdx.json").read_text()
+        return {part["name"].lower() for part in json.loads(text)["components"]}
+
+    assert {"av", "numpy", "typer"} <= names("python")
+    assert {"tini", "python3", "libc6"} <= names("debian")
 
 
 def test_no_build_tool_is_left(any_image: Image) -> None:

@@ -124,6 +124,7 @@ def test_sess_config_is_made_and_explained(capsys: pytest.CaptureFixture[str]) -
         (["run", "--progess", "json", "a", "b"], 2, "did you mean --progress"),
         (["run", "nosuch.mp4", "out.mp4"], 1, "nosuch.mp4: no such file"),
         (["run", *CLIP, "-vf", "null", "nosuch/out.mkv"], 1, "no such folder"),
+        (["run", *CLIP, "-vf", "null", "--fit", "pad", "out.mkv"], 2, "no dnn filter is there to"),
         (["inspect", "nosuch.xml"], 1, "nosuch.xml: no such model file"),
         (["inspect", "a.xml", "--size", "big"], 2, "--size: expected a size"),
         (["inspect", "a.xml", "--backend", "tf"], 2, "no backend 'tf'"),

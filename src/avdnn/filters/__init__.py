@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from .. import graph
 from ..clock import Clock
-from ..errors import GraphError
+from ..errors import GraphError, UsageError
 from ..frame import Frame
 from ..graph import Call
 
@@ -47,6 +47,10 @@ class Context:
     dnn_options: Mapping[str, str] = field(default_factory=dict)
 
 
+MOVERS = ("hwupload", "hwdownload")
+"""Those of ours that run no model."""
+
+
 def ours() -> tuple[str, ...]:
     """Names of the filters that are avdnn's own."""
     names = (info.name for info in pkgutil.iter_modules(__path__))
@@ -60,7 +64,15 @@ def build(text: str, context: Context) -> list[Filter]:
     mine = ours()
     chain: list[Filter] = []
     plain: list[Call] = []
-    for call in graph.parse(text):
+    calls = graph.parse(text)
+    if context.dnn_options and not any(
+        call.name in mine and call.name not in MOVERS for call in calls
+    ):
+        given = ", ".join(context.dnn_options)
+        raise UsageError(
+            f"no dnn filter is there to take {given}: leave it out, or name one in -vf"
+        )
+    for call in calls:
         if call.name not in mine:
             _known_to_libavfilter(call, mine)
             plain.append(call)

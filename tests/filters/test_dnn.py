@@ -261,3 +261,17 @@ def test_bad_options_are_refused_before_anything_opens(fake: Any, more: str, sai
 def test_a_model_is_needed() -> None:
     with pytest.raises(GraphError, match="needs model="):
         build("dnn_processing=dnn_backend=native", Context(say=print))
+
+
+@pytest.mark.parametrize(
+    ("backend", "text", "device"),
+    [("native", "", "gpu"), ("torch", "", ""), ("native", ":device=cpu", "cpu")],
+)
+def test_the_default_device_belongs_to_the_default_backend(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, backend: str, text: str, device: str
+) -> None:
+    module, call = fake()
+    monkeypatch.setenv("AVDNN_BACKEND", backend)
+    monkeypatch.setenv("AVDNN_DEVICE", "gpu")
+    Run(call + text, clip(1)).all()
+    assert {options.device for options in module.loaded} == {device}

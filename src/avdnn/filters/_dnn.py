@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from ..frame import Frame
 from ..graph import Call
@@ -10,7 +11,7 @@ from ..pixfmt import FORMATS
 from ..window import window
 from . import Context, Item
 from ._libav import Converter, Resizer
-from ._options import DnnOptions, locate
+from ._options import DnnOptions, default_device, locate
 from ._session import Session
 
 
@@ -97,8 +98,10 @@ class DnnFilter:
                 from . import _device
 
                 return _device.open_session(self._options, first, self._context, number)
+            device = self._options.device or default_device(self._backend_name)
+            options = replace(self._options, device=device)
             return Session(
-                self._options, self._backend_name, self._model, first, self._context, number
+                options, self._backend_name, self._model, first, self._context, number
             )
 
 

@@ -108,6 +108,12 @@ def _checked(options: T, call: Call) -> T:
     return replace(options, dnn_backend=backend)
 
 
+def default_device(backend: str) -> str:
+    """What AVDNN_DEVICE names, for the backend that AVDNN_BACKEND names; else ""."""
+    named = os.environ.get("AVDNN_BACKEND", "")
+    return os.environ.get("AVDNN_DEVICE", "") if backend == named else ""
+
+
 def locate(options: DnnOptions) -> tuple[str, Path]:
     """The backend and the model file: a bundled model's name is looked up, `auto` is chosen."""
     from .. import models

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from ..errors import BackendError, DeviceError
 from ..frame import Precision
-
-CPU_TYPES = (
-    (Precision.BFLOAT16, ("avx512_bf16", "amx_bf16", "bf16")),
-    (Precision.FLOAT16, ("avx512_fp16", "amx_fp16")),
-)
-"""Precisions of a processor, and the flags in /proc/cpuinfo of which one is enough."""
+from . import _cpu
 
 
 def framework() -> Any:
@@ -55,22 +47,10 @@ def resolve(name: str) -> str:
     return device
 
 
-def precisions(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[Precision, ...]:
+def precisions(device: str) -> tuple[Precision, ...]:
     """What the hardware computes in, the fastest first."""
     if device.startswith("cuda"):
         return (Precision.FLOAT16, Precision.BFLOAT16, Precision.FLOAT32)
     if device.startswith("xpu"):
         return (Precision.FLOAT16, Precision.FLOAT32)
-    try:
-        text = cpuinfo.read_text()
-    except OSError:
-        text = ""
-    match = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.MULTILINE)
-    flags = set(match[1].split()) if match else set()
-    fast = [precision for precision, enough in CPU_TYPES if flags.intersection(enough)]
-    return (*fast, Precision.FLOAT32)
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return _cpu.precisions()

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import DeviceError, InferenceError, ModelError
 from ..frame import Arrays, Layout, ModelInfo, Precision, Shape, Shapes, TensorSpec
-from . import Options, _torch_cuda, _torch_device, _torch_trial
+from . import Options, _cpu, _torch_cuda, _torch_device, _torch_trial
 from ._heap import keep_pages
 from ._tensors import check_shapes, is_picture, number, select
 from ._torch_codes import Codes, as_tensor, check
@@ -60,7 +60,7 @@ def load(model: Path, options: Options) -> Torch:
     if device == "cpu":
         if flags["keep_memory"]:
             keep_pages()
-        torch.set_num_threads(options.threads or _torch_device.cores())
+        torch.set_num_threads(options.threads or _cpu.cores())
     elif device.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False

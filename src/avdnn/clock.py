@@ -29,11 +29,16 @@ class Clock:
     def iterate(self, name: str, items: Iterable[T]) -> Iterator[T]:
         """`items`, with the time that each takes to come added to `name`."""
         source = iter(items)
-        while True:
-            with self.measure(name):
-                try:
-                    item = next(source)
-                except StopIteration:
-                    return
-            yield item
-            del item
+        try:
+            while True:
+                with self.measure(name):
+                    try:
+                        item = next(source)
+                    except StopIteration:
+                        return
+                yield item
+                del item
+        finally:
+            close = getattr(source, "close", None)
+            if close is not None:
+                close()

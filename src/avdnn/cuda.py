@@ -8,7 +8,6 @@ transfers. The last two do not wait for the default stream unless an event says 
 from __future__ import annotations
 
 import atexit
-import functools
 import importlib.util
 import threading
 from collections.abc import Iterator, Sequence
@@ -220,10 +219,21 @@ def _mib(size: int) -> str:
     return f"{size / (1 << 20):,.1f} MiB"
 
 
-@functools.cache
+_devices: dict[int, Device] = {}
+_opening = threading.Lock()
+
+
 def device(index: int = 0) -> Device:
     """The GPU of that index: one object a process."""
-    return Device(index)
+    with _opening:
+        if index not in _devices:
+            _devices[index] = Device(index)
+        return _devices[index]
+
+
+def opened() -> list[Device]:
+    """The GPUs that this process uses."""
+    return list(_devices.values())
 
 
 def installed() -> bool:

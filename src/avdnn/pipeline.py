@@ -7,12 +7,12 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import backends, filters, models
+from . import acceleration, backends, filters, models
 from .clock import Clock
 from .errors import UsageError
 from .filters import Context, Item
@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 
 DEPTH = 4
 """Frames that a stage may be ahead."""
+
+DEVICE_DEPTH = 64
+"""The same for a GPU, which gives frames in batches; its decoders have threads of their own."""
 
 DEFAULT_MODEL = "espcn-x2"
 
@@ -68,21 +71,26 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
     first = 0.0
     frames = 0
     with ExitStack() as opened:
-        reader = opened.enter_context(Reader(job.input))
+        plan = acceleration.plan(job, _log.warning)
+        reader = opened.enter_context(plan.reader())
         rate = reader.nominal_rate
         context = Context(
             say=_log.warning,
             clock=clock,
             cache=cache_folder(),
             frame_rate=str(rate) if rate else "",
-            filter_device=job.filter_hw_device,
+            filter_device=acceleration.filter_device(job),
             dnn_options=job.dnn_options,
         )
-        chain = filters.build(chain_text(job, reader), context)
+        chain = filters.build(chain_text(job, reader, on_device=plan.stays), context)
+        chain = plan.around(chain, context)
         writer = opened.enter_context(Writer(job.output, reader))
-        decoded = opened.enter_context(Stage(clock.iterate("decode", reader), DEPTH, "decode"))
+        decoded: Iterator[Item] = clock.iterate("decode", reader)
+        depth = DEPTH if plan.device is None else DEVICE_DEPTH
+        if plan.device is None:
+            decoded = opened.enter_context(Stage(decoded, depth, "decode"))
         filtered = filters.connect(chain, decoded)
-        items: Stage[Item] = opened.enter_context(Stage(filtered, DEPTH, "filter"))
+        items: Stage[Item] = opened.enter_context(Stage(filtered, depth, "filter"))
         progress.start(reader.frames, float(reader.duration) if reader.duration else None)
         with closing(items):
             for item in items:
@@ -105,13 +113,15 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
         cpu_seconds=time.process_time() - cpu_began,
         peak_memory_bytes=_peak_memory(),
         stages=dict(clock.seconds),
+        **acceleration.device_figures(),
     )
 
 
-def chain_text(job: Job, reader: Reader) -> str:
+def chain_text(job: Job, reader: Reader, *, on_device: bool = False) -> str:
     """The job's filter text; without one, the bundled or named model and what it needs.
 
-    A model of three channels gets RGB of the source's depth, and its output is converted back.
+    A model of three channels gets RGB of the source's depth, and its output is converted back;
+    frames on a device go to it as they are.
     """
     if job.vf is not None:
         if job.model:
@@ -119,6 +129,9 @@ def chain_text(job: Job, reader: Reader) -> str:
         return job.vf
     model = job.model or DEFAULT_MODEL
     text = f"dnn_processing=model={_quoted(model)}"
+    if on_device:
+        given = "batch_size" in job.dnn_options
+        return text if given else f"{text}:batch_size={acceleration.BATCH}"
     if not reader.pix_fmt or _channels(model) != 3:
         return text
     source = pixel_format(reader.pix_fmt)

@@ -1,0 +1,190 @@
+"""Whether a job decodes and runs on a GPU, and what that changes in its chain."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import av
+import av.error
+
+from . import backends, models
+from .errors import AvdnnError, UsageError
+from .job import InputSpec, Job
+from .media import Reader
+
+if TYPE_CHECKING:
+    from .cuda import Device
+    from .filters import Context, Filter
+
+BATCH = 8
+"""Frames of a job where the user did not say: more gain nothing, as measured."""
+
+DECODED = frozenset(
+    ("h264", "hevc", "av1", "vp9", "vp8", "mpeg2video", "mpeg1video", "mpeg4", "vc1", "mjpeg")
+)
+"""Codecs that some NVDEC decodes."""
+
+PROBE_PACKETS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the input is read: on `device` or, where that is None, on the CPU.
+
+    `stays` says that the frames go into the chain on the device, `automatic` that nobody asked.
+    """
+
+    spec: InputSpec
+    device: Device | None = None
+    stays: bool = False
+    automatic: bool = False
+
+    def reader(self) -> Reader:
+        """The reader of the input."""
+        if self.device is None:
+            return Reader(self.spec)
+        from .cuda_decode import DeviceReader
+
+        return DeviceReader(self.spec, self.device)
+
+    def around(self, chain: list[Filter], context: Context) -> list[Filter]:
+        """The chain with the downloads that the plan needs; frames end in host memory."""
+        uploads = any(type(link).__name__ == "HwUpload" for link in chain)
+        if self.device is None and not uploads:
+            return chain
+        from .filters.hwdownload import HwDownload
+
+        first = [HwDownload(context)] if self.device is not None and not self.stays else []
+        return [*first, *chain, HwDownload(context, lenient=True)]
+
+
+def plan(job: Job, say: Callable[[str], None]) -> Plan:
+    """Read the options; -hwaccel auto and a job without a filter look what the machine has."""
+    spec = job.input
+    wanted = spec.hwaccel.lower()
+    if spec.hwaccel_output_format not in ("", "cuda"):
+        raise UsageError(
+            f"-hwaccel_output_format {spec.hwaccel_output_format}: cuda is supported; frames in "
+            f"host memory need no option"
+        )
+    if spec.hwaccel_output_format and wanted not in ("cuda", "nvdec", "auto"):
+        raise UsageError("-hwaccel_output_format cuda goes with -hwaccel cuda")
+    stays = spec.hwaccel_output_format == "cuda"
+    if wanted in ("cuda", "nvdec"):
+        return Plan(spec, _device(spec), stays)
+    if wanted == "auto":
+        return _auto(spec, stays, say)
+    if wanted == "" and job.vf is None and _may_run_on_gpu(job):
+        return _unasked(spec, say)
+    return Plan(spec)
+
+
+def filter_device(job: Job) -> str:
+    """The GPU of -init_hw_device and -filter_hw_device, "" where neither is given."""
+    if not job.init_hw_device and not job.filter_hw_device:
+        return ""
+    from .cuda_choice import filter_gpu
+
+    return f"cuda:{filter_gpu(job.init_hw_device, job.filter_hw_device)}"
+
+
+def _device(spec: InputSpec) -> Any:
+    from . import cuda, cuda_choice
+
+    return cuda.device(cuda_choice.gpu_index(spec.hwaccel_device))
+
+
+def _auto(spec: InputSpec, stays: bool, say: Callable[[str], None]) -> Plan:
+    """NVDEC where it decodes the file, else the CPU; says which."""
+    try:
+        device = _device(spec)
+        why = refusal(spec, device)
+    except AvdnnError as error:
+        device, why = None, str(error)
+    if device is None or why:
+        if stays:
+            raise UsageError(f"-hwaccel_output_format cuda: decoding is left to the CPU: {why}")
+        say(f"decoding on the CPU: {why}")
+        return Plan(replace(spec, hwaccel=""))
+    say(f"decoding on {device.label} ({device.name})")
+    return Plan(spec, device, stays)
+
+
+def _may_run_on_gpu(job: Job) -> bool:
+    """Whether nothing in the job speaks for another device, and the GPU's parts are installed."""
+    from .cuda import installed
+
+    options = job.dnn_options
+    backend = options.get("dnn_backend", "") or os.environ.get("AVDNN_BACKEND", "")
+    device = options.get("device", "cuda")
+    if backend not in ("", "auto", "torch") or not device.startswith(("cuda", "gpu")):
+        return False
+    return installed() and backends.installed("torch") and _has_torch_form(job.model)
+
+
+def _has_torch_form(model: str) -> bool:
+    bundled = models.registry().get(model or "espcn-x2")
+    if bundled is not None:
+        return "torch" in bundled.files
+    return backends.reads("torch", models.resolve(model))
+
+
+def _unasked(spec: InputSpec, say: Callable[[str], None]) -> Plan:
+    """The whole way on the GPU where there is one and it decodes the file."""
+    try:
+        device = _device(spec)
+    except AvdnnError:
+        return Plan(spec)
+    why = refusal(spec, device)
+    if why:
+        say(f"{device.label} ({device.name}) is not used: {why}")
+        return Plan(spec)
+    say(f"{device.label} ({device.name}) decodes and runs the network; frames stay on it")
+    return Plan(replace(spec, decoders=0), device, stays=True, automatic=True)
+
+
+def refusal(spec: InputSpec, device: Device) -> str:
+    """Why NVDEC does not decode the input's first picture; "" if it does."""
+    from . import cuda_decode
+    from .cuda_frames import FORMATS
+    from .opening import open_input
+
+    container, video = open_input(replace(spec, hwaccel=""))
+    with container:
+        name = video.codec_context.name
+        if name not in DECODED:
+            return f"NVDEC does not decode {name}"
+        cuda_decode.check_library()
+        decoder = cuda_decode.open_decoder(device, video)
+        try:
+            for number, packet in enumerate(container.demux(video)):
+                pictures = decoder.decode(packet if packet.size else None)
+                for picture in pictures:
+                    form: Any = picture.sw_format
+                    known = form is not None and form.name in FORMATS
+                    return "" if known else f"NVDEC gives frames that are no device frames ({form})"
+                if number >= PROBE_PACKETS:
+                    break
+        except av.error.FFmpegError as error:
+            form_name = video.codec_context.pix_fmt
+            return f"NVDEC cannot decode this {name} stream ({form_name}): {error.strerror}"
+    return f"NVDEC gave no picture in the first {PROBE_PACKETS} packets"
+
+
+def device_figures() -> dict[str, int]:
+    """Bytes over the bus and the peak of device memory, of all GPUs that this process used."""
+    cuda = sys.modules.get(f"{__package__}.cuda")
+    devices = cuda.opened() if cuda is not None else []
+    torch: Any = sys.modules.get("torch")
+    peak = sum(device.pool.peak for device in devices)
+    if devices and torch is not None:
+        peak += sum(torch.cuda.max_memory_reserved(device.index) for device in devices)
+    return {
+        "host_to_device_bytes": sum(device.traffic.up for device in devices),
+        "device_to_host_bytes": sum(device.traffic.down for device in devices),
+        "device_peak_bytes": peak,
+    }

@@ -33,7 +33,7 @@ def test_spread_convolution_is_the_same_sum(kernel: int, bias: bool) -> None:
     traced = torch.jit.trace(module, torch.rand(1, 1, 16, 16))
     picture = torch.rand(2, 1, 6, 20)
     graph = _torch_fused.record(traced, picture)
-    assert _torch_fused.spread(graph, tuple(picture.shape)) == 1
+    assert _torch_fused.spread(graph, tuple(picture.shape)) == 2
     for values in (picture, torch.rand(2, 1, 6, 20)):
         with torch.inference_mode():
             torch.testing.assert_close(graph(values), module(values))
@@ -47,7 +47,8 @@ def test_spread_convolution_is_the_same_sum(kernel: int, bias: bool) -> None:
         torch.nn.Conv2d(1, 8, 3, padding=1),
         torch.nn.Conv2d(1, 16, 4, padding=2),
         torch.nn.Conv2d(1, 16, 3, padding=2, dilation=2),
-        torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Conv2d(1, 16, 3, padding=1)),
+        torch.nn.Conv2d(1, 4, 3, padding=1),
+        torch.nn.Sequential(torch.nn.PixelShuffle(1), torch.nn.Conv2d(1, 8, 5, padding=2)),
     ],
 )
 def test_other_convolutions_are_left_alone(module: Any) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ _log = logging.getLogger(__name__)
 
 Run = Callable[[Any], Any]
 
-BLOCK = (2, 4)
+IN_BLOCK = (2, 4)
 """Pixels down and across that a convolution of one channel is gathered over: eight channels."""
 
-LEAST_OUTPUTS = 16
+OUT_BLOCK = (2, 2)
+"""The same for a convolution that gives few channels."""
+
+LEAST_WIDE, MOST_NARROW = 16, 4
+"""Channels of the other side that are worth it, and channels that are few."""
 
 CLOSE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """How far, against the largest value, a recording may be from the network itself."""
@@ -161,37 +166,58 @@ def captured(run: Run, example: Any) -> Run:
     return replay
 
 
-# ---- convolutions of one channel ----------------------------------------------------------------
+# ---- convolutions of few channels ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Conv:
+    """A convolution of one step that keeps the size, in a recorded graph."""
+
+    source: Any
+    kernel: Any
+    bias: Any
+
+    def block(self) -> tuple[int, int] | None:
+        """Pixels to gather, so that no channels are wasted; None where that gains nothing."""
+        outputs, inputs = self.kernel.shape[:2]
+        if inputs == 1 and outputs >= LEAST_WIDE:
+            return IN_BLOCK
+        if outputs <= MOST_NARROW and inputs >= LEAST_WIDE:
+            return OUT_BLOCK
+        return None
 
 
 def spread(graph: Any, shape: tuple[int, ...]) -> int:
-    """Gather pixels into channels before convolutions of one channel; how many were changed.
+    """Gather pixels into channels around convolutions of few channels; how many were changed.
 
-    Tensor cores take channels eight at a time: a convolution of one channel wastes seven eighths
-    of them. The same sums over blocks of 2x4 pixels, as eight channels and eight times the
-    outputs, fill them; the products are the same, and zeros fill the corners of the kernel.
+    Tensor cores take channels eight and more at a time, and waste what a convolution with one
+    channel in or four out does not fill. The same sums over blocks of pixels, as more channels,
+    fill them: the products are the same, and zeros fill the corners of the kernel. All tensors
+    must be of the size of the input, whose shape is `shape`.
     """
     import torch
 
     rows, columns = shape[-2:]
-    if shape[1] != 1 or rows % BLOCK[0] or columns % BLOCK[1]:
-        return 0
     changed = 0
     for node in list(graph.graph.nodes):
         if node.target is not torch.ops.aten.convolution.default:
             continue
-        source, weight, bias = node.args[:3]
-        kernel, offsets = _constant(graph, weight), _constant(graph, bias)
-        if source.op != "placeholder" or kernel is None or not _spreads(kernel, node.args[3:]):
+        found = _conv(graph, node)
+        block = found.block() if found is not None else None
+        if found is None or block is None or _size(found.source) != (rows, columns):
+            continue
+        if rows % block[0] or columns % block[1]:
             continue
         names = [f"spread_{changed}", f"spread_{changed}_bias"]
-        graph.register_buffer(names[0], spread_kernel(kernel))
-        if offsets is not None:
-            graph.register_buffer(names[1], offsets.repeat(BLOCK[0] * BLOCK[1]))
+        graph.register_buffer(names[0], spread_kernel(found.kernel, block))
+        if found.bias is not None:
+            graph.register_buffer(names[1], found.bias.repeat(block[0] * block[1]))
         with graph.graph.inserting_before(node):
             wide = graph.graph.get_attr(names[0])
-            added = None if offsets is None else graph.graph.get_attr(names[1])
-            made = graph.graph.call_function(spread_convolution, (source, wide, added))
+            added = None if found.bias is None else graph.graph.get_attr(names[1])
+            args = (found.source, wide, added, block)
+            made = graph.graph.call_function(spread_convolution, args)
+        made.meta = dict(node.meta)
         node.replace_all_uses_with(made)
         graph.graph.erase_node(node)
         changed += 1
@@ -199,55 +225,57 @@ def spread(graph: Any, shape: tuple[int, ...]) -> int:
     return changed
 
 
-def _spreads(kernel: Any, rest: Any) -> bool:
-    """Whether a convolution is one that `spread` knows: one channel, one step, the size kept."""
-    stride, padding, dilation, transposed, _, groups = rest
+def _conv(graph: Any, node: Any) -> _Conv | None:
+    """What `spread` can change: one step, square, the size kept."""
+    source, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+    kernel, offsets = _constant(graph, weight), _constant(graph, bias)
+    if kernel is None or transposed or groups != 1 or (bias is not None and offsets is None):
+        return None
     size = kernel.shape[2]
-    return (
-        not transposed
-        and groups == 1
-        and kernel.shape[0] >= LEAST_OUTPUTS
-        and kernel.shape[1] == 1
-        and kernel.shape[3] == size
-        and size in (3, 5)
-        and list(stride) == [1, 1]
-        and list(dilation) == [1, 1]
-        and list(padding) == [size // 2, size // 2]
-    )
+    plain = list(stride) == [1, 1] and list(dilation) == [1, 1]
+    same = kernel.shape[3] == size and size in (3, 5) and list(padding) == [size // 2] * 2
+    return _Conv(source, kernel, offsets) if plain and same else None
+
+
+def _size(node: Any) -> tuple[int, int] | None:
+    """(rows, columns) of what a node gave when it was recorded."""
+    value = node.meta.get("val", node.meta.get("tensor_meta"))
+    return tuple(value.shape[-2:]) if value is not None else None
 
 
 def _constant(graph: Any, node: Any) -> Any:
     return getattr(graph, node.target) if node is not None and node.op == "get_attr" else None
 
 
-def spread_kernel(kernel: Any) -> Any:
-    """Weights (outputs, 1, k, k) as (8 * outputs, 8, 3, 3) over blocks of pixels.
+def spread_kernel(kernel: Any, block: tuple[int, int]) -> Any:
+    """Weights (outputs, inputs, k, k) as (b * outputs, b * inputs, 3, 3) over blocks of b pixels.
 
-    Output channel (oy * 4 + ox) * outputs + o is output o at place (oy, ox) of its block, input
-    channel iy * 4 + ix the pixel at (iy, ix).
+    Output channel (oy * across + ox) * outputs + o is output o at place (oy, ox) of its block;
+    input channels are ordered alike.
     """
-    down, across = BLOCK
-    outputs, size = kernel.shape[0], kernel.shape[2]
-    made = kernel.new_zeros(down, across, outputs, down, across, 3, 3)
+    down, across = block
+    outputs, inputs, size = kernel.shape[:3]
+    made = kernel.new_zeros(down, across, outputs, down, across, inputs, 3, 3)
     for oy in range(down):
         for ox in range(across):
             for ky in range(size):
                 for kx in range(size):
                     by, iy = divmod(oy + ky - size // 2, down)
                     bx, ix = divmod(ox + kx - size // 2, across)
-                    made[oy, ox, :, iy, ix, by + 1, bx + 1] = kernel[:, 0, ky, kx]
-    return made.reshape(down * across * outputs, down * across, 3, 3)
+                    made[oy, ox, :, iy, ix, :, by + 1, bx + 1] = kernel[:, :, ky, kx]
+    return made.reshape(down * across * outputs, down * across * inputs, 3, 3)
 
 
-def spread_convolution(tensor: Any, kernel: Any, bias: Any) -> Any:
+def spread_convolution(tensor: Any, kernel: Any, bias: Any, block: tuple[int, int]) -> Any:
     """The convolution that `kernel` was made from by spread_kernel, zeros around the picture."""
     import torch
 
-    down, across = BLOCK
-    batch, _, rows, columns = tensor.shape
+    down, across = block
+    batch, inputs, rows, columns = tensor.shape
     high, wide, outputs = rows // down, columns // across, kernel.shape[0] // (down * across)
-    blocks = tensor.reshape(batch, high, down, wide, across).permute(0, 2, 4, 1, 3)
-    blocks = blocks.reshape(batch, down * across, high, wide)
+    blocks = tensor.reshape(batch, inputs, high, down, wide, across).permute(0, 3, 5, 1, 2, 4)
+    blocks = blocks.reshape(batch, down * across * inputs, high, wide)
+    blocks = blocks.contiguous(memory_format=torch.channels_last)
     made = torch.nn.functional.conv2d(blocks, kernel, bias, padding=1)
     made = made.reshape(batch, down, across, outputs, high, wide).permute(0, 3, 4, 1, 5, 2)
     return made.reshape(batch, outputs, rows, columns)

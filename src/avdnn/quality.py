@@ -34,7 +34,7 @@ def squared_error(a: Array, b: Array) -> float:
     for row in range(0, a.shape[0], step):
         part = a[row : row + step].astype(np.float64) - b[row : row + step]
         total += float(np.vdot(part, part))
-    return total / a.size
+    return total / int(a.size)
 
 
 def psnr_of(error: float, peak: float) -> float:

@@ -94,11 +94,9 @@ class Target:
         pattern = re.compile(re.escape(before) + digits + re.escape(after))
         if self._overwrite:
             return
-        for entry in os.scandir(path.parent):
-            if pattern.fullmatch(entry.name):
-                raise MediaError(
-                    f"{self.url}: {entry.name} exists already; -y overwrites", self.url
-                )
+        for name in sorted(os.listdir(path.parent)):
+            if pattern.fullmatch(name):
+                raise MediaError(f"{self.url}: {name} exists already; -y overwrites it", self.url)
 
     def _error(self, error: OSError) -> MediaError:
         return MediaError(f"{self.url}: {(error.strerror or str(error)).lower()}", self.url)

@@ -1,4 +1,4 @@
-"""Encodes frames and muxes them with the copied streams; a file appears only when it is whole."""
+"""Writes frames and copied packets to one output; a file appears only when it is whole."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from typing import Any
 import av
 import av.container
 import av.error
+from av.codec import Codec
+from av.format import Flags as FormatFlags
 
-from . import encoding, hdr, host, options
-from .cadence import Cadence, frame_rate
-from .conversion import Converter, target_colours
+from . import encoding, host, options
+from .cadence import frame_rate
 from .copying import Copies, kept_tags
 from .cut import Cut, seconds
+from .encoder import VideoEncoder
 from .errors import AvdnnError, MediaError, UsageError
 from .frame import Frame
 from .job import OutputSpec
 from .media import Item, Reader
-from .properties import display_matrix, field_order
+from .pacing import ConstantRate, Counted, OwnTimes, Pace
 from .target import Target
 
 _log = logging.getLogger(__name__)
@@ -57,38 +59,35 @@ class Writer:
         self.spec = spec
         self.source = source
         self.notes: list[str] = []
-        self.frames = 0
         self._unwrap = unwrap
-        self._waiting: list[av.Packet[Any]] = []
-        self._durations: dict[int, int] = {}
-        self._last_pts: int | None = None
+        self._held: list[av.Packet[Any]] = []
         self._taken = 0
-        self._video_over = False
         self._reached = Fraction(0)
-        self._converter: Converter | None = None
-        self._cadence: Cadence[av.VideoFrame] | None = None
+        self._video_over = False
+        self._pace: Pace | None = None
         self._closed = False
         self._container: av.container.OutputContainer
-        self._stream: av.VideoStream
+        self._encoder: VideoEncoder
         self._target: Target
+
+    @property
+    def frames(self) -> int:
+        """Frames encoded so far."""
+        return self._encoder.frames
 
     @property
     def full(self) -> bool:
         """Whether -t or -frames:v is satisfied, so that no more items are wanted."""
+        if self._closed:
+            return self._video_over
         return self._video_over and self._cut.is_over(self._copies.kept, self._reached)
 
     # ---- opening ---------------------------------------------------------------------------
 
     def __enter__(self) -> Writer:
-        spec = self.spec
         form = self._format()
-        start, end = seconds(spec.start), seconds(spec.duration)
-        self._cut = Cut(start or Fraction(0), trims=bool(start), end=end)
-        if spec.frames is not None and spec.frames < 1:
-            raise UsageError(f"-frames:v {spec.frames}: must be 1 or more")
-        if end is not None and end <= 0:
-            raise UsageError(f"-t {spec.duration:g}: must be more than 0")
-        self._target = Target(spec, form, self.source.spec)
+        self._cut = self._limits()
+        self._target = Target(self.spec, form, self.source.spec)
         try:
             self._open(form)
         except BaseException:
@@ -107,51 +106,56 @@ class Writer:
             wrong = f"{self.spec.url}: no container goes with this name; choose one with -f"
             raise UsageError(f"-f {name}: no such output format" if name else wrong) from error
 
+    def _limits(self) -> Cut:
+        spec = self.spec
+        start, end = seconds(spec.start), seconds(spec.duration)
+        if spec.frames is not None and spec.frames < 1:
+            raise UsageError(f"-frames:v {spec.frames}: must be 1 or more")
+        if end is not None and end <= 0:
+            raise UsageError(f"-t {spec.duration:g}: must be more than 0")
+        return Cut(start or Fraction(0), trims=bool(start), end=end)
+
     def _open(self, form: str) -> None:
         spec = self.spec
         self._container = av.open(self._target.name, "w", format=form)
         default = self._container.default_video_codec
         depth = encoding.depth_of(self.source.pix_fmt)
-        self._codec = encoding.choose_encoder(spec, form, default, depth)
-        self._options = encoding.encoder_options(spec.options)
-        self._muxing = options.split(self._codec, form, self._options)
+        codec = encoding.choose_encoder(spec, form, default, depth)
+        self._rate = self._constant_rate(form, codec)
+        given = encoding.encoder_options(spec.options)
+        muxing = options.split(codec, form, given)
+        mine = {key: value for key, value in given.items() if key not in muxing}
         self._one_picture = form == "image2" and not self._target.pictures
         if form == "image2":
-            self._muxing.setdefault("atomic_writing" if self._target.pictures else "update", "1")
-        self._rate = self._rate_option(form)
+            self._one_picture &= "update" not in muxing
+            muxing.setdefault("atomic_writing" if self._target.pictures else "update", "1")
         self._copies = Copies(self._container, spec)
         for stream in self.source.container.streams:
             if stream.index == self.source.video.index:
-                self._add_video(stream)
+                self._encoder = VideoEncoder(
+                    self._container,
+                    codec,
+                    url=spec.url,
+                    encoding=mine,
+                    muxing=muxing,
+                    note=self._note,
+                )
+                self._encoder.describe(stream)
             else:
                 self._copies.add(stream)
         self.notes += self._copies.notes
         self._container.metadata.update(kept_tags(self.source.container.metadata))
 
-    def _rate_option(self, form: str) -> Fraction | None:
+    def _constant_rate(self, form: str, codec: Codec) -> Fraction | None:
         """The constant rate to keep, or None for the frames' own times."""
         if self.spec.rate:
             rate = frame_rate(self.spec.rate)
             if rate is None:
                 raise UsageError(f"-r {self.spec.rate}: not a frame rate, such as 25 or 30000/1001")
             return rate
-        if form in _CONSTANT_RATE or self._codec.name in _COARSE_CLOCK:
+        if form in _CONSTANT_RATE or codec.name in _COARSE_CLOCK:
             return self.source.nominal_rate or Fraction(25)
         return None
-
-    def _add_video(self, stream: av.stream.Stream) -> None:
-        try:
-            made = self._container.add_stream(self._codec.name)
-        except ValueError as error:
-            raise MediaError(
-                f"{self.spec.url}: {self._container.format.name} cannot hold {self._codec.name} "
-                "video; choose another -c:v or container",
-                self.spec.url,
-            ) from error
-        assert isinstance(made, av.VideoStream)
-        self._stream = made
-        self._stream.metadata.update(kept_tags(stream.metadata))
-        self._stream.disposition = stream.disposition
 
     # ---- writing ---------------------------------------------------------------------------
 
@@ -160,18 +164,17 @@ class Writer:
         try:
             if isinstance(item, Frame):
                 self._take(item)
-            elif self.frames:
-                self._mux_copy(item)
-            elif not self._copies.early(item):
-                self._waiting.append(item)
+            elif self.frames or not self._copies.early(item):
+                self._held.append(item)
+            self._release()
         except AvdnnError:
             raise
         except (av.error.FFmpegError, OSError) as error:
             raise self._error(error) from error
 
     def _take(self, frame: Frame) -> None:
-        """Cut, put into the cadence, encode."""
-        unit = frame.meta.time_base
+        """Cut, pace, encode."""
+        unit, duration = frame.meta.time_base, frame.meta.duration
         if frame.meta.pts is None:
             raise MediaError(f"{self.spec.url}: frame {self._taken} has no timestamp")
         pts = self._cut.shift(frame.meta.pts, unit)
@@ -183,53 +186,32 @@ class Writer:
             return
         picture = self._unwrap(frame)
         picture.pts = pts
-        if self._converter is None:
-            self._start(frame, picture)
+        if self._pace is None:
+            self._pace = self._start(frame, picture)
         self._taken += 1
-        for ready in self._paced(picture, pts * unit, frame.meta.duration * unit):
-            self._encode(ready)
+        self._encode(self._pace.push(picture, pts * unit, duration * unit))
         if self.spec.frames is not None and self.frames >= self.spec.frames:
             self._video_over = True
-            over = (pts + frame.meta.duration) * unit
+            over = (pts + duration) * unit
             self._cut.end = over if self._cut.end is None else min(over, self._cut.end)
 
-    def _paced(
-        self, picture: av.VideoFrame, time: Fraction, duration: Fraction
-    ) -> Iterator[av.VideoFrame]:
-        if self._cadence is None:
-            yield picture
-            return
-        duration = duration or 1 / self._cadence.rate
-        for held, slot in self._cadence.push(picture, time, duration):
-            yield _at(held, slot, self._cadence.rate)
-
-    def _start(self, frame: Frame, picture: av.VideoFrame) -> None:
-        """Set up converter and encoder for frames like the first one."""
-        own = picture.format.name
-        choice = encoding.choose_format(self._codec, self.spec.pix_fmt, own)
-        if choice.note:
-            self._note(choice.note)
-        source = self.source.video.codec_context
-        colours = target_colours(self._codec.name, choice.pix_fmt, picture, source.colorspace)
-        self._converter = Converter(picture.width, picture.height, choice.pix_fmt, colours)
-        if self._rate:
-            self._cadence = Cadence(self._rate)
-        unit = 1 / self._rate if self._rate else frame.meta.time_base
-        self._like = encoding.Like(
-            time_base=unit,
-            rate=self._rate or self._own_rate(frame),
-            sar=frame.meta.sar,
-            colours=colours,
-            primaries=picture.color_primaries,
-            transfer=picture.color_trc,
-            field_order=field_order(picture),
+    def _start(self, frame: Frame, picture: av.VideoFrame) -> Pace:
+        rate = self._rate or self._own_rate(frame)
+        pace: Pace = OwnTimes(frame.meta.time_base)
+        if self._rate is not None:
+            pace = ConstantRate(self._rate)
+        elif int(FormatFlags.no_timestamps.value) & self._container.format.flags:  # type: ignore[call-overload]
+            pace = Counted(rate or Fraction(25))
+        self._encoder.start(
+            frame,
+            picture,
+            pix_fmt=self.spec.pix_fmt,
+            unit=pace.unit,
+            rate=rate,
+            source_matrix=self.source.video.codec_context.colorspace,
         )
-        self._stream.time_base = unit
-        self._high_range = hdr.read(frame.meta.template)
-        matrix = display_matrix(frame.meta.template)
-        if matrix:
-            self._stream.set_display_matrix(matrix)
         self._container.set_chapters(list(self._chapters()))
+        return pace
 
     def _own_rate(self, frame: Frame) -> Fraction | None:
         """The nominal rate of the frames, which a filter may have changed."""
@@ -248,92 +230,37 @@ class Writer:
             if end > 0 and not self._cut.is_late(start, unit):
                 yield chapter | {"start": start, "end": end}
 
-    def _encode(self, picture: av.VideoFrame | None) -> None:
-        if picture is not None:
+    def _encode(self, pictures: Iterator[av.VideoFrame]) -> None:
+        for picture in pictures:
             if self.spec.frames is not None and self.frames >= self.spec.frames:
                 return
-            if self._one_picture and self.frames and "update" not in self.spec.options:
+            if self._one_picture and self.frames:
                 raise MediaError(
                     f"{self.spec.url}: holds one picture and more came; "
                     "name a pattern such as out%04d.png, or give -frames:v 1",
                     self.spec.url,
                 )
-            picture = self._prepared(picture)
-        packets = self._opened(picture) if not self.frames else self._stream.encode(picture)
-        for packet in packets:
-            known = self._durations.pop(packet.pts, 0) if packet.pts is not None else 0
-            if not packet.duration:
-                packet.duration = known
-            self._container.mux(packet)
-        if picture is not None:
-            self.frames += 1
-            while self._waiting:
-                self._mux_copy(self._waiting.pop(0))
+            self._container.mux(self._encoder.encode(picture))
 
-    def _prepared(self, picture: av.VideoFrame) -> av.VideoFrame:
-        assert self._converter is not None
-        if (picture.width, picture.height) != self._converter.size:
-            width, height = self._converter.size
-            self._note(
-                f"the frames' size changes from {width}x{height} to "
-                f"{picture.width}x{picture.height}; they are scaled to the first size",
-                once=True,
-            )
-        picture = self._converter.convert(picture)
-        picture.pict_type = 0
-        self._check_order(picture)
-        if picture.pts is not None and picture.duration:
-            self._durations[picture.pts] = picture.duration
-        return picture
-
-    def _opened(self, picture: av.VideoFrame | None) -> list[av.Packet[Any]]:
-        """Open the encoder with the first frame, and the muxer."""
-        if picture is None:
-            return []
-        context = self._stream.codec_context
-        mine = {key: text for key, text in self._options.items() if key not in self._muxing}
-        if self._high_range is not None:
-            hdr.stamp(self._stream, self._high_range)
-            mine = hdr.encoder_settings(self._codec.name, self._high_range, mine)
-        encoding.configure(context, picture, self._like, mine)
-        try:
-            packets = self._stream.encode(picture)
-        except (av.error.FFmpegError, ValueError) as error:
-            why = encoding.why_not_open(self._codec, picture, self._like, mine) or str(error)
-            raise MediaError(
-                f"encoder {self._codec.name} does not open: {why}", self.spec.url
-            ) from error
-        self._container.options.update(self._muxing)
-        with options.unread() as left:
-            self._container.start_encoding()
-        for said in left:
-            raise UsageError(f"container {self._container.format.name}: {said}")
-        return list(packets)
-
-    def _check_order(self, picture: av.VideoFrame) -> None:
-        unit = self._like.time_base
-        pts = picture.pts or 0
-        if picture.time_base and picture.time_base != unit:
-            pts = round(pts * picture.time_base / unit)
-        if self._last_pts is not None and pts <= self._last_pts:
-            raise MediaError(
-                f"{self.spec.url}: frame {self.frames} at {float(pts * unit):.3f} s does not come "
-                f"after the one before, at {float(self._last_pts * unit):.3f} s"
-            )
-        self._last_pts = pts
-
-    def _mux_copy(self, packet: av.Packet[Any]) -> None:
-        if not self._cut.place(packet):
+    def _release(self, *, all_of_it: bool = False) -> None:
+        """Mux the copied packets whose turn it is: after the header is written, and where the
+        number of frames decides the end, not before the video has come that far."""
+        if not self.frames:
             return
-        routed = self._copies.route(packet)
-        if routed is not None:
-            self._container.mux(routed)
+        waiting = self.spec.frames is not None and not self._video_over and not all_of_it
+        held, self._held = self._held, []
+        for packet in held:
+            if waiting and _time(packet) - self._cut.origin >= self._reached:
+                self._held.append(packet)
+            elif self._cut.place(packet):
+                routed = self._copies.route(packet)
+                if routed is not None:
+                    self._container.mux(routed)
 
-    def _note(self, what: str, *, once: bool = False) -> None:
-        if once and what in self.notes:
-            return
-        self.notes.append(what)
-        _log.warning("%s: %s", self.spec.url, what)
+    def _note(self, what: str) -> None:
+        if what not in self.notes:
+            self.notes.append(what)
+            _log.warning("%s: %s", self.spec.url, what)
 
     # ---- closing ---------------------------------------------------------------------------
 
@@ -367,17 +294,14 @@ class Writer:
         self._target.commit()
 
     def _finish(self) -> None:
-        if self._cadence is not None:
-            for held, slot in self._cadence.flush():
-                self._encode(_at(held, slot, self._cadence.rate))
-            if self._cadence.repeated or self._cadence.dropped:
-                self._note(
-                    f"constant rate {self._cadence.rate}: {self._cadence.repeated} frames "
-                    f"repeated, {self._cadence.dropped} dropped"
-                )
+        if self._pace is not None:
+            self._encode(self._pace.flush())
+            if self._pace.note:
+                self._note(self._pace.note)
         if not self.frames:
-            raise MediaError(f"{self.spec.url}: no frame came; nothing is written")
-        self._encode(None)
+            raise MediaError(f"{self.spec.url}: no frame came; nothing is written", self.spec.url)
+        self._release(all_of_it=True)
+        self._container.mux(self._encoder.encode(None))
         self._container.close()
 
     def _discard(self) -> None:
@@ -395,6 +319,6 @@ class Writer:
         return MediaError(f"{self.spec.url}: {reason.lower()}", self.spec.url)
 
 
-def _at(picture: av.VideoFrame, slot: int, rate: Fraction) -> av.VideoFrame:
-    picture.pts, picture.time_base, picture.duration = slot, 1 / rate, 1
-    return picture
+def _time(packet: av.Packet[Any]) -> Fraction:
+    time = packet.dts if packet.pts is None else packet.pts
+    return (time or 0) * packet.time_base

@@ -1,0 +1,174 @@
+"""The video stream of an output: converts, encodes, and opens the muxer with the first frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import av
+import av.container
+import av.error
+from av.codec import Codec
+
+from . import hdr, options
+from .conversion import Converter, target_colours
+from .copying import kept_tags
+from .encoding import Like, choose_format, configure, why_not_open
+from .errors import MediaError, UsageError
+from .frame import Frame
+from .properties import display_matrix, field_order
+
+_CODEC_SAYS_SAR = frozenset({"matroska", "webm", "nut", "yuv4mpegpipe"})
+"""Containers whose own aspect ratio PyAV cannot set; there it has to be in the codec's stream."""
+
+_SILENT_ON_SAR = frozenset({"av1", "vp8", "vp9", "rawvideo", "wrapped_avframe"})
+"""Codecs whose streams hold no sample aspect ratio."""
+
+
+class VideoEncoder:
+    """One encoder and its stream. The first frame decides size, format and tags.
+
+    `encoding` are the encoder's options and `muxing` the container's. `note` takes sentences for
+    the user. Frames have to come in the order of their times.
+    """
+
+    def __init__(
+        self,
+        container: av.container.OutputContainer,
+        codec: Codec,
+        *,
+        url: str,
+        encoding: Mapping[str, str],
+        muxing: Mapping[str, str],
+        note: Callable[[str], None],
+    ) -> None:
+        self.frames = 0
+        self._container = container
+        self._codec = codec
+        self._url = url
+        self._encoding = dict(encoding)
+        self._muxing = dict(muxing)
+        self._note = note
+        self._converter: Converter
+        self._like: Like
+        self._last_pts: int | None = None
+        self._durations: dict[int, int] = {}
+        try:
+            made = container.add_stream(codec.name)
+        except ValueError as error:
+            raise MediaError(
+                f"{url}: {container.format.name} cannot hold {codec.name} video; "
+                "choose another -c:v or container",
+                url,
+            ) from error
+        assert isinstance(made, av.VideoStream)
+        self._stream = made
+
+    def describe(self, source: av.stream.Stream) -> None:
+        """Take metadata and disposition of the stream that the frames come from."""
+        self._stream.metadata.update(kept_tags(source.metadata))
+        self._stream.disposition = source.disposition
+
+    def start(
+        self,
+        frame: Frame,
+        picture: av.VideoFrame,
+        *,
+        pix_fmt: str,
+        unit: Fraction,
+        rate: Fraction | None,
+        source_matrix: int,
+    ) -> None:
+        """Plan for frames like the first one; `picture` is it as an av frame."""
+        choice = choose_format(self._codec, pix_fmt, picture.format.name)
+        if choice.note:
+            self._note(choice.note)
+        colours = target_colours(self._codec.name, choice.pix_fmt, picture, source_matrix)
+        self._converter = Converter(picture.width, picture.height, choice.pix_fmt, colours)
+        self._like = Like(
+            time_base=unit,
+            rate=rate,
+            sar=frame.meta.sar,
+            colours=colours,
+            primaries=picture.color_primaries,
+            transfer=picture.color_trc,
+            field_order=field_order(picture),
+        )
+        if self._loses_sar():
+            self._note(
+                f"the sample aspect ratio {self._like.sar} is lost: "
+                f"{self._codec.canonical_name} in {self._container.format.name} cannot carry it; "
+                "take another -c:v or -f mp4"
+            )
+        self._stream.time_base = unit
+        self._hdr = hdr.read(frame.meta.template)
+        matrix = display_matrix(frame.meta.template)
+        if matrix:
+            self._stream.set_display_matrix(matrix)
+
+    def _loses_sar(self) -> bool:
+        form, codec = self._container.format.name, self._codec.canonical_name
+        wide = self._like.sar not in (None, 1)
+        return wide and form in _CODEC_SAYS_SAR and codec in _SILENT_ON_SAR
+
+    def encode(self, picture: av.VideoFrame | None) -> list[av.Packet[Any]]:
+        """Packets that are ready; None flushes."""
+        if picture is not None:
+            picture = self._prepared(picture)
+        packets = self._stream.encode(picture) if self.frames else self._opened(picture)
+        self.frames += picture is not None
+        for packet in packets:
+            known = self._durations.pop(packet.pts, 0) if packet.pts is not None else 0
+            if not packet.duration:
+                packet.duration = known
+        return packets
+
+    def _prepared(self, picture: av.VideoFrame) -> av.VideoFrame:
+        width, height = self._converter.size
+        if (picture.width, picture.height) != (width, height):
+            self._note(
+                f"the frames' size changes from {width}x{height} to "
+                f"{picture.width}x{picture.height}; they are scaled to the first size"
+            )
+        picture = self._converter.convert(picture)
+        picture.pict_type = 0
+        self._check_order(picture)
+        if picture.pts is not None and picture.duration:
+            self._durations[picture.pts] = picture.duration
+        return picture
+
+    def _check_order(self, picture: av.VideoFrame) -> None:
+        unit = self._like.time_base
+        pts = picture.pts or 0
+        if picture.time_base and picture.time_base != unit:
+            pts = round(pts * picture.time_base / unit)
+        if self._last_pts is not None and pts <= self._last_pts:
+            raise MediaError(
+                f"{self._url}: frame {self.frames} at {float(pts * unit):.3f} s does not come "
+                f"after the one before, at {float(self._last_pts * unit):.3f} s"
+            )
+        self._last_pts = pts
+
+    def _opened(self, picture: av.VideoFrame | None) -> list[av.Packet[Any]]:
+        """Open the encoder with the first frame, and write the header."""
+        if picture is None:
+            return []
+        mine: Mapping[str, str] = self._encoding
+        if self._hdr is not None:
+            hdr.stamp(self._stream, self._hdr)
+            mine = hdr.encoder_settings(self._codec.name, self._hdr, mine)
+        configure(self._stream.codec_context, picture, self._like, mine)
+        try:
+            packets = self._stream.encode(picture)
+        except (av.error.FFmpegError, ValueError) as error:
+            why = why_not_open(self._codec, picture, self._like, mine) or str(error)
+            raise MediaError(
+                f"encoder {self._codec.name} does not open: {why}", self._url
+            ) from error
+        self._container.options.update(self._muxing)
+        with options.unread() as left:
+            self._container.start_encoding()
+        for said in left:
+            raise UsageError(f"container {self._container.format.name}: {said}")
+        return packets

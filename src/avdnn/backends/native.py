@@ -94,6 +94,7 @@ class _Native:
 
     def __init__(self, model: Model, options: Options, title: str) -> None:
         self.title = title
+        self._reshaped: dict[str, str] = {}
         inputs = [operand for operand in model.operands if operand.kind is Kind.INPUT]
         targets = [layer.target for layer in model.layers]
         ends = model.names(Kind.OUTPUT) or (targets[-1],)
@@ -110,7 +111,7 @@ class _Native:
             outputs=tuple(outputs),
             max_in_flight=slots,
             reshapeable=True,
-            facts={"format": "FFmpeg native", "layers": str(len(model.layers))},
+            facts={"format": "FFmpeg native", "layers": str(len(model.layers))} | self._reshaped,
         )
         self._slots = threading.BoundedSemaphore(slots)
         self._jobs = ThreadPoolExecutor(slots, "avdnn-native")
@@ -122,8 +123,11 @@ class _Native:
     def _input(self, model: Model, operand: Operand, options: Options) -> TensorSpec:
         if operand.dtype != FLOAT:
             raise ModelError(f"input {operand.name!r} is of type {operand.dtype}, not 1 (float)")
-        height, width = options.size or (max(operand.dims[1], -1), max(operand.dims[2], -1))
-        shape = (-1, height or -1, width or -1, _channels(model, operand))
+        own = tuple(side if side > 0 else -1 for side in operand.dims[1:3])
+        height, width = options.size or own
+        if -1 not in own and own != (height, width):
+            self._reshaped["reshaped from"] = f"{own[1]}x{own[0]}"
+        shape = (-1, height, width, _channels(model, operand))
         return _spec(operand.name, shape, options)
 
     def _output(self, name: str, options: Options) -> TensorSpec:

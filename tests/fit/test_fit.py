@@ -18,6 +18,7 @@ from avdnn.errors import InferenceError, ModelError
 from avdnn.fit import Fit, Fitted, fitted
 from avdnn.frame import Layout
 
+from ..conftest import require_module
 from .networks import Fake, blur, double, loader, pyramid, reshaping, upscaler
 
 HALF_LSB = 0.5 / 255
@@ -412,3 +413,70 @@ def test_native_model_of_fixed_size_equals_the_free_one(tmp_path: Path) -> None:
     assert made.plan.how is Fit.TILE
     untiled = fit_to(lambda options: backends.load("native", free, options), 100, 75)
     np.testing.assert_allclose(run(made, frame), run(untiled, frame), atol=1e-5)
+
+
+def onnx_network(path: Path, height: int | str, width: int | str, *, steps: bool = False) -> Path:
+    """Two convolutions and a doubling; with `steps` the first are strided, and one goes back up."""
+    require_module("onnx")
+    require_module("onnxruntime")
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    pad = {"pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}
+    w = {"a": weights(8, 1, 5, 5), "b": weights(4, 8, 3, 3), "c": weights(8, 8, 3, 3)}
+    if steps:
+        nodes = [
+            helper.make_node("Conv", ["x", "a"], ["1"], pads=[2] * 4, strides=[2, 2]),
+            helper.make_node("Conv", ["1", "c"], ["2"], strides=[2, 2], **pad),
+            helper.make_node("Resize", ["2", "", "two"], ["3"], mode="nearest"),
+            helper.make_node("Add", ["3", "1"], ["4"]),
+            helper.make_node("Conv", ["4", "b"], ["5"], **pad),
+        ]
+    else:
+        nodes = [
+            helper.make_node("Conv", ["x", "a"], ["1"], pads=[2] * 4),
+            helper.make_node("Tanh", ["1"], ["2"]),
+            helper.make_node("Conv", ["2", "b"], ["5"], **pad),
+        ]
+    nodes.append(helper.make_node("DepthToSpace", ["5"], ["y"], blocksize=2))
+    w["two"] = np.array([1, 1, 2, 2], np.float32)
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, height, width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1, "p", "q"])],
+        [numpy_helper.from_array(array, name) for name, array in w.items()],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return path
+
+
+def onnx_fitted(path: Path, height: int, width: int) -> Fitted:
+    return fit_to(lambda options: backends.load("onnx", path, options), height, width, channels=1)
+
+
+def test_onnx_model_of_fixed_size_equals_the_free_one(tmp_path: Path) -> None:
+    frame = picture(100, 75, 1)
+    made = onnx_fitted(onnx_network(tmp_path / "fixed.onnx", 64, 64), 100, 75)
+    assert made.plan.how is Fit.TILE
+    assert made.plan.exact
+    assert made.plan.overlap == 6
+    free = onnx_fitted(onnx_network(tmp_path / "free.onnx", "h", "w"), 100, 75)
+    assert free.plan.how is None
+    difference = np.abs(run(made, frame) - run(free, frame))
+    assert difference.max() < 1e-5
+
+
+def test_onnx_model_of_a_multiple_is_padded_and_tiled_in_phase(tmp_path: Path) -> None:
+    frame = picture(102, 150, 1)
+    free = onnx_network(tmp_path / "free.onnx", "h", "w", steps=True)
+    made = onnx_fitted(free, 102, 150)
+    assert made.plan.how is Fit.PAD
+    assert made.plan.model.height % 4 == made.plan.model.width % 4 == 0
+    padded = run(made, frame)
+    assert padded.shape == (1, 1, 102, 150)
+    tiled = onnx_fitted(onnx_network(tmp_path / "fixed.onnx", 64, 64, steps=True), 102, 150)
+    assert tiled.plan.how is Fit.TILE
+    difference = np.abs(run(tiled, frame) - padded)
+    assert difference.max() < 1e-5

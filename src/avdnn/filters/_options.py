@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 from .. import backends, graph
 from ..backends import Options
 from ..errors import BackendUnavailable, ModelError
+from ..fit import Fit
 from ..frame import Layout, Precision
 from ..graph import Call, Range
 from ..pixfmt import PixelFormat
@@ -26,17 +27,6 @@ class OnNan(StrEnum):
 
     STOP = "stop"
     RETRY = "retry"
-
-
-class Fit(StrEnum):
-    """How a model of fixed size meets a frame of another size."""
-
-    AUTO = "auto"
-    RESHAPE = "reshape"
-    PAD = "pad"
-    TILE = "tile"
-    SCALE = "scale"
-    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def chain(future: Future[Arrays], then: Callable[[Arrays], Arrays]) -> Future[Ar
             return
         try:
             chained.set_result(then(done.result()))
-        except (ValueError, MemoryError) as failure:
+        except Exception as failure:  # whatever it is: the caller waits for this future
             chained.set_exception(InferenceError(f"fitting the model's result: {failure}"))
 
     future.add_done_callback(finish)

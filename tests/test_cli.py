@@ -45,7 +45,7 @@ def _program(*argv: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for command in ("run", "inspect", "backends", "models", "doctor"):
+    for command in ("run", "inspect", "backends", "models", "doctor", "compare"):
         assert f" {command} " in shown
     assert "0 done; 1 failed; 2 usage; 3 device or backend unavailable; 130" in shown
     assert "143 terminated by SIGTERM" in shown
@@ -102,6 +102,14 @@ def test_progress_json_is_all_of_standard_output() -> None:
     assert (events[-1]["event"], events[-1]["frames"]) == ("end", 5)
 
 
+def test_progress_counts_to_the_last_frame_that_is_wanted() -> None:
+    argv = ["run", *CLIP, "-vf", "null", "--progress", "json", "-frames:v", "3", "-f", "null", "-"]
+    done = _program(*argv)
+    assert done.returncode == 0, done.stderr
+    start, *_, end = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (start["total_frames"], end["frames"]) == (3, 3)
+
+
 def test_sess_config_is_made_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sess-config", "--visible-devices", "1", "--memory-fraction", "0.5"]) == 0
     made = capsys.readouterr().out.strip()
@@ -110,6 +118,18 @@ def test_sess_config_is_made_and_explained(capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().out.splitlines()
     assert "gpu_options.visible_device_list 1" in shown
     assert "gpu_options.per_process_gpu_memory_fraction 0.5" in shown
+
+
+def test_compare_tells_equal_from_different(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = str(tmp_path / "one.mkv"), str(tmp_path / "other.mkv")
+    for name, vf in ((one, "null"), (other, "negate")):
+        assert main(["run", "-v", "error", *CLIP, "-vf", vf, "-c:v", "ffv1", name]) == 0
+    assert main(["compare", one, one]) == 0
+    assert "inf (equal)" in capsys.readouterr().out
+    assert main(["compare", one, other, "--max-diff", "1", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["same"] is False
 
 
 @pytest.mark.parametrize(

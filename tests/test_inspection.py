@@ -48,10 +48,10 @@ class Module:
 
     def __init__(self, backend: Doubler) -> None:
         self.backend = backend
-        self.options = Options()
+        self.sizes: list[tuple[int, int] | None] = []
 
     def load(self, model: Path, options: Options) -> Doubler:
-        self.options = options
+        self.sizes.append(options.size)
         return self.backend
 
     def describe(self) -> Mapping[str, Any]:
@@ -73,7 +73,8 @@ def _inspect(
     monkeypatch.setattr(inspection, "locate", lambda options: ("native", path))
     found = inspection.inspect(str(path), size=size)
     assert backend.closed
-    assert module.options.size == (None if size is None else (size[1], size[0]))
+    assert module.sizes[0] is None
+    assert module.sizes[1:] == ([] if size is None else [(size[1], size[0])])
     return found, backend
 
 
@@ -92,6 +93,7 @@ def test_luma_model_takes_luma_formats_and_doubles(
     assert "x  ?x1x?x? float32, nchw, values 0..1" in text
     assert "the Y samples go through the model" in text
     assert "64x48 becomes 128x96" in text
+    assert "frames of 64x48 go in as they are" in text
     assert "backend_configs may set speed" in text
     assert text.endswith("producer  test")
 
@@ -112,9 +114,16 @@ def test_other_channel_counts_say_that_nothing_fits(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     spec = TensorSpec("x", (1, 4, -1, -1), layout=Layout.NCHW)
-    found, _ = _inspect(monkeypatch, tmp_path, spec)
+    found, _ = _inspect(monkeypatch, tmp_path, spec, size=None)
     assert found.formats == ()
     assert "no pixel format has the 4 channels" in found.as_text()
+
+
+def test_free_channels_fit_every_format(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spec = TensorSpec("x", (-1, -1, -1, -1), layout=Layout.NCHW)
+    found, _ = _inspect(monkeypatch, tmp_path, spec)
+    assert set(found.formats) == set(FORMATS)
+    assert "as many channels go through the model as the format has" in found.as_text()
 
 
 def test_no_picture_input_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -145,6 +154,15 @@ def test_unknown_backend_and_missing_file(tmp_path: Path) -> None:
         inspection.inspect("m.xml", backend="tf")
     with pytest.raises(ModelError, match="no such model file"):
         inspection.inspect(str(tmp_path / "m.xml"))
+
+
+def test_how_a_model_of_another_size_meets_the_frames(reference: Path) -> None:
+    require_module("onnxruntime")
+    model = str(reference / "models" / "espcn_fixed.onnx")
+    found = inspection.inspect(model, backend="onnx", size=(100, 75))
+    assert found.info.inputs[0].size == (540, 960)
+    assert found.output_size == (200, 150)
+    assert "frames of 100x75 are padded to 960x540" in found.plan
 
 
 def test_real_model_on_openvino(seed: Path) -> None:

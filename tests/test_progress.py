@@ -60,9 +60,10 @@ def test_nothing_known_is_no_error() -> None:
     clock.now += 1
     progress.update(30, None)
     progress.finish()
-    event = _events(stream)[-1]
+    event, end = _events(stream)[-2:]
     assert (event["fraction"], event["eta"], event["total_frames"]) == (None, None, None)
     assert (event["frames"], event["fps"]) == (30, 30.0)
+    assert (end["fraction"], end["eta"]) == (1.0, 0.0)
 
 
 def test_more_frames_than_promised_stay_at_the_end() -> None:

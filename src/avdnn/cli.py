@@ -152,6 +152,30 @@ def doctor(
     raise typer.Exit(health.exit_code(findings))
 
 
+@app.command(help="Compare two videos frame by frame; exit code 1 if they differ.")
+def compare(
+    first: Annotated[str, typer.Argument(help="A video or picture.")],
+    second: Annotated[str, typer.Argument(help="Another one.")],
+    max_diff: Annotated[
+        float | None, typer.Option(help="The largest difference of a sample, in codes, to allow.")
+    ] = None,
+    min_psnr: Annotated[
+        float | None, typer.Option(help="The PSNR, in dB, that every frame must have.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Write a PNG of where the worst frame is worst.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    from . import compare as comparing
+    from .comparison import Limits
+
+    limits = Limits(max_diff=max_diff, min_psnr=min_psnr)
+    found = comparing.compare(first, second, limits=limits, picture=picture)
+    print(found.as_json() if json else found.as_text())
+    raise typer.Exit(found.exit_code)
+
+
 @app.command(help="Print TensorFlow's sess_config= for some settings, or explain one.")
 def sess_config(
     text: Annotated[str, typer.Argument(metavar="[0x...]", help="Explain this one.")] = "",

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import textwrap
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import backends
-from .backends import Options
+from . import backends, fit
+from .backends import Backend, Options
 from .errors import UsageError
 from .filters._options import DnnOptions, locate
 from .frame import Layout, ModelInfo, Precision, TensorSpec
 from .pixfmt import FORMATS, Family
 
-_FAMILIES = {1: (Family.LUMA,), 3: (Family.PACKED, Family.PLANAR)}
+_FAMILIES = {-1: tuple(Family), 1: (Family.LUMA,), 3: (Family.PACKED, Family.PLANAR)}
 _ROUTES = {
+    -1: "as many channels go through the model as the format has: 1 for YUV and gray, 3 for RGB",
     1: "the Y samples go through the model; chroma is copied, or resampled to the new size",
     3: "all three colours go through the model",
 }
@@ -23,7 +25,10 @@ _ROUTES = {
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A model on a backend. Sizes are (width, height), None where not known."""
+    """A model on a backend. Sizes are (width, height), None where not known.
+
+    `plan` says how a model that is made for another size meets frames of `size`.
+    """
 
     model: str
     backend: str
@@ -32,6 +37,7 @@ class Inspection:
     keys: tuple[str, ...]
     size: tuple[int, int] | None
     output_size: tuple[int, int] | None
+    plan: str = ""
 
     @property
     def formats(self) -> tuple[str, ...]:
@@ -70,6 +76,7 @@ class Inspection:
             "formats": list(self.formats),
             "size": self.size,
             "output_size": self.output_size,
+            "fit": self.plan,
             "backend_configs": list(self.keys),
             "facts": dict(info.facts),
         }
@@ -93,40 +100,53 @@ class Inspection:
         ]
         if self.size and self.output_size:
             lines.append(("size", f"{_by(self.size)} becomes {_by(self.output_size)}"))
+        if self.plan:
+            lines.append(("fit", self.plan))
         if self.keys:
             lines.append(("options", f"backend_configs may set {', '.join(self.keys)}"))
         lines += sorted(info.facts.items())
         wide = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{wide}}  {value}" for name, value in lines)
+        blank = " " * (wide + 2)
+        return "\n".join(
+            textwrap.fill(value, 100, initial_indent=f"{name:<{wide}}  ", subsequent_indent=blank)
+            for name, value in lines
+        )
 
 
 def inspect(
     model: str, *, backend: str = "auto", device: str = "", size: tuple[int, int] | None = None
 ) -> Inspection:
-    """Load a model, bundled or a file, as for frames of (width, height) `size`."""
+    """Load a model, bundled or a file; with (width, height) `size` also as for such frames."""
     if backend not in ("auto", *backends.NAMES):
         names = ", ".join(backends.NAMES)
         raise UsageError(f"no backend {backend!r}; there are auto, {names}")
     options = DnnOptions(dnn_backend=backend, model=model, device=device)
     name, path = locate(options)
     module = backends.module(name)
-    frame = (size[1], size[0]) if size else None
-    wanted = Options(device=device, precision=Precision.FLOAT32, size=frame)
+    wanted = Options(device=options.device, precision=Precision.FLOAT32)
     loaded = backends.load(name, path, wanted)
-    try:
-        info = loaded.info
-        made = _output_size(loaded, frame) if frame else None
-    finally:
-        loaded.close()
+    info = loaded.info
+    loaded.close()
+    plan, made = _plan(name, path, replace(wanted, size=(size[1], size[0]))) if size else ("", None)
     version = str(module.describe()["version"])
-    return Inspection(_shown(model, path), name, version, info, tuple(module.KEYS), size, made)
+    shown = model if str(path) == model else f"{model} ({path.name})"
+    return Inspection(shown, name, version, info, tuple(module.KEYS), size, made, plan)
 
 
-def _shown(model: str, path: Path) -> str:
-    return model if str(path) == model else f"{model} ({path.name})"
+def _plan(name: str, path: Path, options: Options) -> tuple[str, tuple[int, int] | None]:
+    """What happens to frames of `options.size`, and the (width, height) that they become."""
+
+    def load(changed: Options) -> Backend:
+        return backends.load(name, path, changed)
+
+    fitted = fit.fitted(load, options, title=path.name)
+    try:
+        return str(fitted.plan), _output_size(fitted.backend, options.size or (0, 0))
+    finally:
+        fitted.backend.close()
 
 
-def _output_size(loaded: backends.Backend, frame: tuple[int, int]) -> tuple[int, int] | None:
+def _output_size(loaded: Backend, frame: tuple[int, int]) -> tuple[int, int] | None:
     """(width, height) that a frame of (height, width) becomes."""
     info = loaded.info
     inputs = {spec.name: _shape(spec, frame) for spec in info.inputs}

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 from . import acceleration, backends, filters, models
@@ -17,7 +18,7 @@ from .clock import Clock
 from .errors import UsageError
 from .filters import Context, Item
 from .frame import Frame
-from .job import Job
+from .job import Job, OutputSpec
 from .media import Reader
 from .pixfmt import Family, pixel_format
 from .progress import Progress
@@ -91,7 +92,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
             decoded = opened.enter_context(Stage(decoded, depth, "decode"))
         filtered = filters.connect(chain, decoded)
         items: Stage[Item] = opened.enter_context(Stage(filtered, depth, "filter"))
-        progress.start(reader.frames, float(reader.duration) if reader.duration else None)
+        progress.start(*_expected(job.output, reader))
         with closing(items):
             for item in items:
                 with clock.measure("encode and write"):
@@ -177,6 +178,17 @@ def cache_folder() -> Path | None:
         _log.info("no cache for compiled models: %s", error)
         return None
     return folder if os.access(folder, os.W_OK) else None
+
+
+def _expected(output: OutputSpec, reader: Reader) -> tuple[int | None, float | None]:
+    """Frames that will be written, and the time of the last one, as far as that is known."""
+    frames, duration = reader.frames, reader.duration
+    if output.duration is not None:
+        end = Fraction(output.duration) + Fraction(output.start or 0)
+        frames, duration = None, end if duration is None else min(end, duration)
+    if output.frames is not None:
+        frames = output.frames if frames is None else min(frames, output.frames)
+    return frames, None if duration is None else float(duration)
 
 
 def _seconds(frame: Frame) -> float | None:

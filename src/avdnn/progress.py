@@ -90,24 +90,35 @@ class Progress:
         """Leave the terminal in order, whether or not the job came to its end."""
 
     def _state(self, now: float, *, whole: bool = False) -> State:
+        """What is known now; `whole` says that the job is done."""
         since, before = self._recent[0] if self._recent and not whole else (self._began, 0)
-        elapsed = now - self._began
         fps = (self._frames - before) / (now - since) if now > since else 0.0
-        fraction = None
-        if self._total:
-            fraction = self._frames / self._total
-        elif self._duration and self._time is not None:
-            fraction = self._time / self._duration
-        if fraction is not None:
-            fraction = min(max(fraction, 0.0), 1.0)
-        eta = None
-        if fraction and self._total and fps:
-            eta = max(self._total - self._frames, 0) / fps
-        elif fraction:
-            eta = elapsed / fraction - elapsed
+        elapsed = now - self._began
+        fraction = 1.0 if whole else self._fraction()
         return State(
-            self._frames, self._total, self._time, self._duration, fraction, fps, eta, elapsed
+            frames=self._frames,
+            total_frames=self._total,
+            time=self._time,
+            duration=self._duration,
+            fraction=fraction,
+            fps=fps,
+            eta=self._eta(fraction, fps, elapsed),
+            elapsed=elapsed,
         )
+
+    def _fraction(self) -> float | None:
+        if self._total:
+            return min(self._frames / self._total, 1.0)
+        if self._duration and self._time is not None:
+            return min(max(self._time / self._duration, 0.0), 1.0)
+        return None
+
+    def _eta(self, fraction: float | None, fps: float, elapsed: float) -> float | None:
+        if not fraction:
+            return None
+        if fraction < 1 and self._total and fps:
+            return (self._total - self._frames) / fps
+        return elapsed / fraction - elapsed
 
     def _show_start(self, state: State) -> None:
         pass

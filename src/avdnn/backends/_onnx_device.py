@@ -69,7 +69,7 @@ def choose(ort: Any, options: Options) -> tuple[str, str, dict[str, str]]:
                 "trt_engine_cache_enable": "True",
                 "trt_engine_cache_path": str(options.cache),
             }
-    if name in ("cuda", "tensorrt"):
+    if name in ("cuda", "tensorrt") and hasattr(ort, "preload_dlls"):
         with redirect_stdout(StringIO()):
             ort.preload_dlls()
     return name, known[name], settings

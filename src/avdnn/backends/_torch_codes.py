@@ -40,7 +40,7 @@ class Codes:
         """The program's input from codes or floats; the argument is left as it is."""
         import torch
 
-        if self.is_float:
+        if self.is_float or not self.dtype.is_floating_point:
             return tensor.to(self.dtype)
         values = tensor.to(torch.float32)
         values.mul_(float(np.float32(1 / self.peak * (255 / self.scale))))

@@ -201,7 +201,12 @@ class Torch:
                 tensors = {name: value.view(torch.bfloat16) for name, value in tensors.items()}
             self._check(tensors)
             with torch.inference_mode(), _torch_cuda.ordered_on(self._stream, self._device):
-                future.set_result(self._run(tensors[self._source.name]))
+                made = self._run(tensors[self._source.name])
+                # Other holders of GPU memory do not know bfloat16; its bits pass as integers.
+                brain = torch.bfloat16
+                future.set_result(
+                    {k: v.view(torch.int16) if v.dtype is brain else v for k, v in made.items()}
+                )
         except InferenceError as error:
             future.set_exception(error)
         return future
@@ -289,17 +294,18 @@ def _examine(network: Network, model: Path, options: Options, device: Any) -> _t
 
     own = network.own_dtype()
     wanted = element_type(options.precision)
-    first: ModelError | None = None
-    for dtype in dict.fromkeys((wanted, own, torch.uint8)):
-        if dtype is own and options.precision is not Precision.FLOAT32:
-            continue
+    others = [own, torch.uint8] if options.precision is Precision.FLOAT32 else [torch.uint8]
+    errors: list[ModelError] = []
+    for dtype in dict.fromkeys((wanted, *others)):
         network.use(dtype)
         try:
-            return _torch_trial.examine(network.program, model, run, network.layout, options.size)
+            found = _torch_trial.examine(network.program, model, run, network.layout, options.size)
         except ModelError as error:
-            first = first or error
-    assert first is not None
-    raise first
+            errors.append(error)
+            continue
+        kind = "float32" if dtype.is_floating_point else "uint8"
+        return replace(found, input=replace(found.input, dtype=kind))
+    raise errors[0]
 
 
 def _compile(

@@ -22,6 +22,8 @@ from .properties import display_matrix, field_order
 _CODEC_SAYS_SAR = frozenset({"matroska", "webm", "nut", "yuv4mpegpipe"})
 """Containers whose own aspect ratio PyAV cannot set; there it has to be in the codec's stream."""
 
+_DAY = 24 * 3600
+
 _SILENT_ON_SAR = frozenset({"av1", "vp8", "vp9", "rawvideo", "wrapped_avframe"})
 """Codecs whose streams hold no sample aspect ratio."""
 
@@ -53,6 +55,7 @@ class VideoEncoder:
         self._converter: Converter
         self._like: Like
         self._last_pts: int | None = None
+        self._last_dts: int | None = None
         self._durations: dict[int, int] = {}
         try:
             made = container.add_stream(codec.name)
@@ -122,7 +125,17 @@ class VideoEncoder:
             known = self._durations.pop(packet.pts, 0) if packet.pts is not None else 0
             if not packet.duration:
                 packet.duration = known
+            self._mend_dts(packet)
         return packets
+
+    def _mend_dts(self, packet: av.Packet[Any]) -> None:
+        """Replace a decoding time that the encoder never set: libx265's, for one or two frames."""
+        if packet.pts is None or packet.dts is None:
+            return
+        if (packet.pts - packet.dts) * self._like.time_base > _DAY:
+            last = self._last_dts
+            packet.dts = packet.pts if last is None else min(packet.pts, last + 1)
+        self._last_dts = packet.dts
 
     def _prepared(self, picture: av.VideoFrame) -> av.VideoFrame:
         width, height = self._converter.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -169,7 +170,17 @@ def configure(
         context.field_order = like.field_order
         if context.name in _INTERLACED:
             context.flags |= Flags.interlaced_dct
-    context.options = _own_settings(context, options)
+    context.options = _quiet(context.name, _own_settings(context, options))
+
+
+def _quiet(encoder: str, options: dict[str, str]) -> dict[str, str]:
+    """Keep libraries that print by themselves from doing so, unless they are told how to."""
+    if encoder == "libsvtav1":
+        os.environ.setdefault("SVT_LOG", "1")
+    if encoder != "libx265" or "log-level" in options.get("x265-params", ""):
+        return options
+    given = options.get("x265-params")
+    return {**options, "x265-params": ":".join(filter(None, (given, "log-level=error")))}
 
 
 def _own_settings(context: av.VideoCodecContext, options: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from ._native_layers import step
 from ._native_model import Floats, Model, sources
 from ._native_rows import Block, Push, Size, Span, Step
 
-PIXELS = 2048
+PIXELS = 4096
 """Pixels that go through the network together; products of fewer are slow, more leave the cache."""
 
 

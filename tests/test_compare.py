@@ -18,7 +18,6 @@ from avdnn.comparison import Limits
 from avdnn.errors import FormatError
 from tests.clips import clip, picture
 
-
 SIZE = 64, 48
 """A multiple of what swscale's threads write at once: at 40 columns they race into 10-bit rows."""
 

@@ -49,16 +49,23 @@ def psnr(a: Array, b: Array, peak: float) -> float:
 
 def _blur(plane: Array, rows: Array, columns: Array) -> Array:
     """Separable filter, valid part only; both kernels are symmetric."""
-    for kernel in (rows, columns):
-        size, half = len(kernel), len(kernel) // 2
-        length = plane.shape[0] - size + 1
-        out = np.zeros((length, plane.shape[1]), np.float32)
-        for i in range(half):
-            out += kernel[i] * (plane[i : i + length] + plane[size - 1 - i :][:length])
-        if size % 2:
-            out += kernel[half] * plane[half : half + length]
-        plane = out.T
-    return plane
+    return _along(_along(plane, rows, 0), columns, 1)
+
+
+def _along(plane: Array, kernel: Array, axis: int) -> Array:
+    size, half = len(kernel), len(kernel) // 2
+    length = plane.shape[axis] - size + 1
+
+    def shifted(offset: int) -> Array:
+        span = slice(offset, offset + length)
+        return plane[span] if axis == 0 else plane[:, span]
+
+    out = kernel[half] * shifted(half) if size % 2 else np.zeros_like(shifted(0))
+    for i in range(half):
+        pair = shifted(i) + shifted(size - 1 - i)
+        pair *= kernel[i]
+        out += pair
+    return out
 
 
 def ssim(a: Array, b: Array, peak: float) -> float:

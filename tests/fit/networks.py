@@ -73,14 +73,14 @@ class Fake:
         dtype: str = "float32",
         batch: int = -1,
         in_flight: int = 2,
+        reshapeable: bool = False,
     ) -> None:
         self.function = function
         self.dtype = dtype
         self.calls: list[tuple[int, ...]] = []
-        self.waiting = self.most_waiting = 0
+        self.tried: list[tuple[int, ...]] = []
         self.closed = 0
         self.layout = layout
-        self.pending: list[Future[Any]] = []
         spec = self._spec("x", batch, size, channels)
         free = [
             self._spec(name, batch, (-1, -1), channels)
@@ -91,6 +91,7 @@ class Fake:
             outputs=tuple(free),
             max_batch=None if batch < 0 else batch,
             max_in_flight=in_flight,
+            reshapeable=reshapeable,
         )
 
     def _spec(self, name: str, batch: int, size: tuple[int, int], channels: int) -> TensorSpec:
@@ -99,6 +100,7 @@ class Fake:
         return TensorSpec(name, shape, self.dtype, self.layout)
 
     def output_shapes(self, inputs: Any) -> Any:
+        self.tried.append(tuple(inputs["x"]))
         made = self._run(np.zeros(inputs["x"], self.dtype))
         return {name: array.shape for name, array in made.items()}
 
@@ -147,7 +149,7 @@ def reshaping(function: Function, **rest: Any) -> Any:
 
     def load(options: Options) -> Fake:
         assert options.size is not None
-        fake = Fake(function, options.size, **rest)
+        fake = Fake(function, options.size, reshapeable=True, **rest)
         try:
             fake.output_shapes({"x": (1, *fake.info.inputs[0].shape[1:])})
         except InferenceError:

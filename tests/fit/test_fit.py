@@ -151,6 +151,22 @@ def test_model_that_fails_at_every_size_says_why() -> None:
     assert all(fake.closed for fake in load.made)
 
 
+def test_large_frame_is_not_needed_to_find_the_multiple() -> None:
+    load = loader(pyramid(3, strict=True))
+    made = fit_to(load, 2160, 3840)
+    assert made.plan.how is None
+    assert load.made[0].tried == [(1, 3, 192 + 2160 % 192, 192)]
+
+
+def test_model_of_fixed_size_without_a_scale_is_loaded_once() -> None:
+    def valid(image: Any) -> dict[str, Any]:
+        return {"y": image[2:-2, 2:-2]}
+
+    load = loader(valid, (50, 75))
+    assert fit_to(load, 50, 75).plan.how is None
+    assert len(load.made) == 1
+
+
 # ---- tile --------------------------------------------------------------------------------------
 
 
@@ -201,6 +217,19 @@ def test_more_overlap_is_still_exact() -> None:
 def test_overlap_of_a_whole_tile_is_refused() -> None:
     with pytest.raises(ModelError, match="at most 63 is possible"):
         fit_to(loader(upscaler, (64, 64)), 100, 75, overlap=64)
+
+
+@pytest.mark.parametrize("size", [(40, 200), (100, 30)])
+def test_frame_that_is_small_one_way_is_tiled_the_other(size: tuple[int, int]) -> None:
+    frame = picture(*size)
+    made = fit_to(loader(upscaler, (64, 64)), *size)
+    assert made.plan.how is Fit.TILE
+    assert not made.plan.exact
+    found, wanted = run(made, frame), whole(upscaler, frame)
+    assert found.shape == wanted.shape
+    # where it was padded the model sees the edge go on instead of its own zeros
+    inner = (..., slice(0, 2 * size[0] - 6), slice(0, 2 * size[1] - 6))
+    np.testing.assert_allclose(found[inner], wanted[inner], atol=1e-6)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])

@@ -21,6 +21,9 @@ from ._tiled import Grid, Tiled, starts
 TILE = 512
 """Side of the tiles where the model leaves it open."""
 
+PERIOD = 192
+"""Multiples that models want divide this."""
+
 
 class Fit(StrEnum):
     """How a model meets a frame of another size; `auto` takes the first that is possible."""
@@ -142,12 +145,15 @@ class _Search:
     def _free(self, spec: TensorSpec) -> Fitted:
         """As it is, or padded to a multiple where the model fails or loses the last pixels."""
         failure: ModelError | InferenceError | None = None
-        try:
-            if scales(ratios(self.backend, spec, self.frame, self.channels)) is not None:
-                return self._as_is()
-        except (ModelError, InferenceError) as error:
-            failure = error
-        number = multiple(self._scaled)
+        sizes = {_stand_in(self.frame), self.frame} if -1 in spec.size else {self.frame}
+        for size in sorted(sizes, key=lambda size: size.height * size.width):
+            try:
+                if scales(ratios(self.backend, spec, size, self.channels)) is not None:
+                    return self._as_is()
+            except (ModelError, InferenceError) as error:
+                failure = error
+        able = -1 in spec.size or self.backend.info.reshapeable
+        number = multiple(self._scaled) if able else None
         padded = self.frame.up_to(number or 1)
         if number is None or padded == self.frame:
             if failure is not None:
@@ -258,13 +264,14 @@ class _Search:
             starts(self.frame.width, tile.width, overlap, phase),
             blend=need is None or overlap < need or seen.phase is None,
         )
+        covered = Area(grid.rows[-1] + tile.height, grid.columns[-1] + tile.width)
         plan = Plan(
             Fit.TILE,
             self.frame,
             tile,
             (len(grid.rows), len(grid.columns)),
             overlap,
-            exact=not grid.blend and seen.exact,
+            exact=not grid.blend and seen.exact and covered == self.frame,
             why=_why(seen, grid, need),
         )
         batch = min(self.options.batch_size, len(grid))
@@ -279,6 +286,12 @@ class _Search:
         if need is not None and need <= side * 3 // 4:
             return need, need
         return need, side // 4
+
+
+def _stand_in(frame: Area) -> Area:
+    """A small size that leaves the same remainders by all usual multiples."""
+    sides = (frame.height, frame.width)
+    return Area(*(side if side < 2 * PERIOD else PERIOD + side % PERIOD for side in sides))
 
 
 def _own_size(spec: TensorSpec, frame: Area) -> Area:

@@ -132,8 +132,9 @@ class VideoEncoder:
         """Replace a decoding time that the encoder never set: libx265's, for one or two frames."""
         if packet.pts is None or packet.dts is None:
             return
-        if (packet.pts - packet.dts) * self._like.time_base > _DAY:
-            last = self._last_dts
+        last = self._last_dts
+        behind = (packet.pts - packet.dts) * self._like.time_base
+        if not 0 <= behind < _DAY or (last is not None and packet.dts <= last):
             packet.dts = packet.pts if last is None else min(packet.pts, last + 1)
         self._last_dts = packet.dts
 

@@ -120,6 +120,25 @@ class Device:
         pointer = cp.cuda.MemoryPointer(whole, offset)
         return cp.ndarray(tuple(shape), kind, pointer, strides)
 
+    def adopt(self, array: Any) -> Array:
+        """A framework's tensor on this GPU as an array over the same memory; nothing waits.
+
+        What has no CUDA array interface comes through DLPack, ordered on `compute`.
+        """
+        cp = self._cp
+        if isinstance(array, cp.ndarray):
+            return array
+        told = getattr(array, "__cuda_array_interface__", None)
+        if told is None:
+            with self.compute:
+                return cp.from_dlpack(array)
+        kind, shape, strides = np.dtype(told["typestr"]), told["shape"], told.get("strides")
+        reach = zip(shape, strides or (), strict=False)
+        size = kind.itemsize + sum((count - 1) * step for count, step in reach)
+        size = max(size, int(np.prod(shape)) * kind.itemsize)
+        whole = cp.cuda.UnownedMemory(told["data"][0], size, array, self.index)
+        return cp.ndarray(shape, kind, cp.cuda.MemoryPointer(whole, 0), strides)
+
     def pointer(self, array: Array) -> int:
         """Where an array of this device begins."""
         address: int = array.data.ptr
@@ -205,11 +224,12 @@ class Device:
 
 
 class OutOfDeviceMemory(DeviceError, MemoryError):
-    """The device has no room; says how much was needed."""
+    """The device has no room; says how much was needed, in bytes or as text."""
 
-    def __init__(self, label: str, size: int, free: int, total: int) -> None:
+    def __init__(self, label: str, size: int | str, free: int, total: int) -> None:
+        needed = size if isinstance(size, str) else _mib(size)
         super().__init__(
-            f"{label} is out of memory: {_mib(size)} more are needed, {_mib(free)} of "
+            f"{label} is out of memory: {needed} more are needed, {_mib(free)} of "
             f"{_mib(total)} are free; use a smaller batch_size=, fit=tile, or stop other programs",
             device=label,
         )

@@ -11,6 +11,7 @@ AvdnnError                                  exit code
     InferenceError(RuntimeError)            1   a run of the model
       NonFiniteError                        1   NaN or infinity in an output
   DeviceError(RuntimeError)                 3   device
+    HostMemoryOnly                          3   a backend cannot use frames where they are
 """
 
 from __future__ import annotations
@@ -105,3 +106,7 @@ class DeviceError(AvdnnError, RuntimeError):
     def __init__(self, message: str, *, device: str = "") -> None:
         super().__init__(message)
         self.device = device
+
+
+class HostMemoryOnly(DeviceError):
+    """A backend cannot use the memory of the device that the frames are on."""

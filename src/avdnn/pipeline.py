@@ -70,7 +70,6 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
     clock = Clock()
     began, cpu_began = time.perf_counter(), time.process_time()
     first = 0.0
-    frames = 0
     with ExitStack() as opened:
         plan = acceleration.plan(job, _log.warning)
         reader = opened.enter_context(plan.reader())
@@ -97,10 +96,9 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
             for item in items:
                 with clock.measure("encode and write"):
                     writer.write(item)
-                if isinstance(item, Frame):
-                    frames += 1
+                if isinstance(item, Frame) and writer.frames:
                     first = first or time.perf_counter() - began
-                    progress.update(frames, _seconds(item))
+                    progress.update(writer.frames, _seconds(item))
                 del item
                 if writer.full:
                     break
@@ -108,7 +106,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
             writer.close()
     progress.finish()
     return Report(
-        frames=frames,
+        frames=writer.frames,
         seconds=time.perf_counter() - began,
         first_frame_seconds=first,
         cpu_seconds=time.process_time() - cpu_began,

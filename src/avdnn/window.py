@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -52,7 +52,6 @@ def window(
                 continue
             if running <= limit and not future.done():
                 return
-            wait([future])
             job = queue.popleft()
             running -= 1
             made = iter(finish(job.work, future))

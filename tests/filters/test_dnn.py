@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from avdnn import backends
 from avdnn.errors import FormatError, GraphError, InferenceError, ModelError, NonFiniteError
 from avdnn.filters import Context, build, connect
 from avdnn.frame import Frame, Precision
@@ -148,13 +149,25 @@ def test_nan_frames_are_retried_in_float32(fake: Any, batch: int) -> None:
 
 def test_a_failing_model_names_the_frame(fake: Any) -> None:
     def fails(x: Any, precision: Precision) -> Any:
-        if x[0, 0, 0, 0] == 0:
+        if round(255 * float(x[0, 0, 0, 0])) == 200:
             raise InferenceError("out of order")
         return x
 
     _, text = fake(fails)
+    frames = dark_third()
+    frames[3].planes[0][0, 0] = 200
     with pytest.raises(InferenceError, match="frame 3: out of order"):
-        Run(f"{text}:precision=float32", dark_third()).all()
+        Run(f"{text}:precision=float32", frames).all()
+
+
+def test_a_model_of_fixed_size_is_made_to_fit(fake: Any) -> None:
+    _, text = fake(size=(8, 8))
+    run = Run(f"{text}:precision=float32", clip(2))
+    out = run.all()
+    assert all(np.array_equal(a.planes[0], b.planes[0]) for a, b in zip(out, clip(2), strict=True))
+    assert any("tiles of 8x8" in note for note in run.notes)
+    with pytest.raises(ModelError, match=r"takes pictures of 8x8.*fit="):
+        Run(f"{text}:fit=error", clip(1)).all()
 
 
 def test_size_changes_reload_and_keep_the_numbering(fake: Any) -> None:
@@ -165,6 +178,29 @@ def test_size_changes_reload_and_keep_the_numbering(fake: Any) -> None:
         (frame.width, frame.height) for frame in frames
     ]
     assert [options.size for options in module.loaded] == [(13, 21), (30, 40), (13, 21)]
+
+
+def test_the_next_reader_gets_a_turn_where_nobody_chose(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, text = fake()
+    tried: list[str] = []
+
+    def load(name: str, model: Path, options: Any) -> Any:
+        tried.append(name)
+        if name == "openvino":
+            raise ModelError("net.fake: an operation is missing")
+        return module.load(model, options)
+
+    monkeypatch.setattr(backends, "load", load)
+    monkeypatch.setattr(backends, "NAMES", ("openvino", "native"))
+    monkeypatch.setattr(backends, "installed", lambda name: True)
+    with pytest.raises(ModelError, match="an operation is missing"):
+        Run(text.replace("=native", "=openvino"), clip(1)).all()
+    run = Run(text.replace("=native", "=auto"), clip(2))
+    assert len(run.all()) == 2
+    assert tried == ["openvino", "openvino", "native"]
+    assert any("missing; native runs it instead" in note for note in run.notes)
 
 
 def test_packets_pass_in_place(fake: Any) -> None:

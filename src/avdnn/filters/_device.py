@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +12,18 @@ import numpy as np
 
 from .. import backends, cuda, cuda_frames, cuda_tensors, host
 from ..backends import Backend, Options
-from ..cuda import Device
-from ..errors import DeviceError, FormatError, InferenceError, ModelError, NonFiniteError
+from ..cuda import Device, OutOfDeviceMemory
+from ..errors import (
+    DeviceError,
+    FormatError,
+    HostMemoryOnly,
+    InferenceError,
+    ModelError,
+    NonFiniteError,
+)
 from ..frame import Array, Arrays, Frame, ModelInfo, Precision
 from . import Context
-from ._options import DnnOptions, locate
+from ._options import DnnOptions, OnNan, locate
 from ._session import Session, picture_input, picture_output
 
 IN_FLIGHT = 3
@@ -46,15 +53,21 @@ def open_session(options: DnnOptions, first: Frame, context: Context, number: in
     return DeviceSession(device, options, name, model, first, context, number)
 
 
+def fetch(frame: Frame) -> Frame:
+    """A device frame in host memory; others as they are."""
+    if frame.device == "cpu":
+        return frame
+    device = cuda.device(int(frame.device.partition(":")[2] or 0))
+    return cuda_frames.to_host(device, frame)
+
+
 def _backend(options: DnnOptions) -> tuple[str, Path]:
     """The backend that takes device memory, and its form of the model."""
     if options.dnn_backend != "auto":
         name, model = locate(options)
         if name not in ON_DEVICE:
-            raise DeviceError(
-                f"dnn_backend={name} takes frames in host memory only: put hwdownload before the "
-                f"filter, or take dnn_backend=torch",
-                device=options.device,
+            raise HostMemoryOnly(
+                f"dnn_backend={name} takes no frames on {options.device}", device=options.device
             )
         return name, model
     why: Exception | None = None
@@ -65,9 +78,9 @@ def _backend(options: DnnOptions) -> tuple[str, Path]:
             return locate(replace(options, dnn_backend=name))
         except ModelError as error:
             why = why or error
-    raise DeviceError(
-        f"{options.model}: no installed backend runs it on frames on a GPU "
-        f"({why or 'torch is not installed'}): put hwdownload before the filter",
+    raise HostMemoryOnly(
+        f"{options.model}: no installed backend runs it on frames on {options.device} "
+        f"({why or 'torch is not installed'})",
         device=options.device,
     )
 
@@ -120,6 +133,8 @@ class DeviceSession(Session):
         number: int = 0,
     ) -> None:
         self._device = device
+        self._checking = False
+        self._retired: list[Backend] = []
         device.use()
         super().__init__(options, backend_name, model, first, context, number)
         picture_in = picture_input(self._backend.info, self._model)
@@ -127,16 +142,37 @@ class DeviceSession(Session):
 
     def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
         told = super()._wanted(size, precision)
-        return replace(told, sample="float32", peak=255, stream=self._device.compute)
+        config = dict(told.config)
+        if self._checking and precision is Precision.FLOAT32:
+            for key in ("compile", "capture"):
+                config.pop(key, None)
+        stream = self._device.compute
+        return replace(told, sample="float32", peak=255, stream=stream, config=config)
+
+    def _faster(self, first: Frame, fast: Precision) -> Backend:
+        """As on the host; what float32 is checked with is neither compiled nor captured."""
+        self._checking = True
+        try:
+            chosen = super()._faster(first, fast)
+        finally:
+            self._checking = False
+        asked = {"compile", "capture"} & set(self._options.backend_configs)
+        if chosen.info.precision is Precision.FLOAT32 and asked:
+            chosen.close()
+            return self._load(first, Precision.FLOAT32)
+        return chosen
+
+    def _in_host(self, frame: Frame) -> Frame:
+        return cuda_frames.to_host(self._device, frame)
 
     def _load(self, first: Frame, precision: Precision) -> Backend:
         backend = super()._load(first, precision)
         if "cuda" not in backend.info.memory:
             where = backend.info.device
             backend.close()
-            raise DeviceError(
-                f"{self._model.name}: {self._name} runs on {where}, the frames are on "
-                f"{self._device.label}: put hwdownload before the filter",
+            raise HostMemoryOnly(
+                f"{self._model.name}: {self._name} on {where} takes no frames on "
+                f"{self._device.label}",
                 device=where,
             )
         return backend
@@ -153,6 +189,19 @@ class DeviceSession(Session):
                 )
             info = replace(info, inputs=(replace(spec, shape=_free_channels(spec.shape, spec)),))
         super()._fits(info, first)
+
+    def _at_size(self, load: Callable[[Options], Backend], wanted: Options) -> Backend:
+        """As it is: padding and tiles are done in host memory."""
+        backend = load(wanted)
+        size = picture_input(backend.info, self._model).size
+        for name, own, frames in zip(("height", "width"), size, wanted.size or size, strict=True):
+            if own not in (-1, frames):
+                backend.close()
+                raise ModelError(
+                    f"{self._model.name} has a fixed {name} of {own}, the frames have {frames}: "
+                    f"put hwdownload before the filter for fit= to pad or tile them"
+                )
+        return backend
 
     # ---- jobs ----------------------------------------------------------------------------------
 
@@ -178,25 +227,43 @@ class DeviceSession(Session):
             future.result()
         assert isinstance(future, _Job)
         work = future.work
-        made = work.frames
-        if work.flags.any():
-            bad = int(np.flatnonzero(work.flags)[0])
-            self.number += bad
-            error = NonFiniteError("the model's output holds NaN or infinity")
-            if self.batch == 1 or len(frames) == 1:
-                made = self._again(frames, error)
-            else:
-                made = self._again_each(frames, work, error)
-            self.number -= bad
+        made = list(work.frames)
+        for index in np.flatnonzero(work.flags[: len(frames)]):
+            made[index] = self._in_float32(frames[index], self.number + int(index))
         self.number += len(frames)
         yield from made
 
-    def _again_each(self, frames: list[Frame], work: _Done, error: NonFiniteError) -> list[Frame]:
-        """The job's frames, those with NaN run again alone."""
-        made = list(work.frames)
-        for index in np.flatnonzero(work.flags[: len(frames)]):
-            made[index] = self._again([frames[index]], error)[0]
+    def _in_float32(self, frame: Frame, number: int) -> Frame:
+        """A frame whose output held NaN or infinity, run again; an error where that is not wanted.
+
+        A fast precision that was chosen automatically is given up for the rest of the job.
+        """
+        what = f"frame {number}: the model's output holds NaN or infinity"
+        running = self._backend.info.precision
+        gives_up = self._options.precision is Precision.AUTO and running is not Precision.FLOAT32
+        if self._options.on_nan is not OnNan.RETRY and not gives_up:
+            more = "; on_nan=retry runs such frames again in float32"
+            raise NonFiniteError(f"{what}{more}", backend=self._name)
+        if self._exact is None:
+            self._exact = self._load(frame, Precision.FLOAT32)
+        try:
+            made = self._alone(self._exact, frame)
+        except NonFiniteError as again:
+            raise NonFiniteError(f"{what}, in float32 too", backend=self._name) from again
+        if gives_up and self._backend is not self._exact:
+            self._retired.append(self._backend)
+            self._backend = self._exact
+            self._context.say(f"{what} in {running}; float32 from here on")
+        else:
+            self._context.say(f"{what}; done again in float32")
         return made
+
+    def close(self) -> None:
+        """Wait for what runs and free the models."""
+        self._device.mark(self._device.compute).synchronize()
+        super().close()
+        for backend in self._retired:
+            backend.close()
 
     def _put(self, backend: Backend, frames: list[Frame]) -> _Done:
         device = self._device
@@ -214,8 +281,7 @@ class DeviceSession(Session):
             batch=self.batch if info.max_batch else 0,
             packed_channels=self._name == "torch",
         )
-        arrays = backend.infer_async({given.name: tensor}).result()
-        result = arrays[out.name]
+        result = device.adopt(self._inferred(backend, {given.name: tensor})[out.name])
         count = len(frames)
         flags = device.array(device.pool.take(4 * count, device.compute), (count,), "int32")
         device.clear(flags, device.compute)
@@ -229,9 +295,20 @@ class DeviceSession(Session):
         keep = (tensor, result, flags, *frames)
         return _Done(made, told, device.mark(device.compute), keep)
 
+    def _inferred(self, backend: Backend, inputs: Arrays) -> Arrays:
+        """The job's outputs; exhausted memory is told as such."""
+        try:
+            return backend.infer_async(inputs).result()
+        except InferenceError as error:
+            if "out of memory" not in str(error.__cause__ or error):
+                raise
+            free, total = self._device.memory()
+            text = str(error.__cause__ or error).partition("Tried to allocate ")[2]
+            needed = text.partition(". ")[0] or "more"
+            raise OutOfDeviceMemory(self._device.label, needed, free, total) from error
+
     def _once(self, backend: Backend, frame: Frame) -> Frame:
-        """One frame in host memory, for comparing; raises NonFiniteError."""
-        return cuda_frames.to_host(self._device, self._alone(backend, frame))
+        return self._alone(backend, frame)
 
     def _alone(self, backend: Backend, frame: Frame) -> Frame:
         work = self._put(backend, [frame])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
+from ..errors import DeviceError, HostMemoryOnly, ModelError
 from ..frame import Frame
 from ..graph import Call
 from ..pixfmt import FORMATS
 from ..window import window
 from . import Context, Item
 from ._libav import Converter, Resizer
-from ._options import DnnOptions, default_device, locate
+from ._options import DnnOptions, alternatives, default_device, locate
 from ._session import Session
 
 
@@ -67,7 +69,12 @@ class DnnFilter:
                 if held is None:
                     return
             first, held = held, None
-            session = self._open(first, number)
+            try:
+                session = self._open(first, number)
+            except HostMemoryOnly as why:
+                adapt = self._fetching(why)
+                first = adapt(first)
+                session = self._open(first, number)
             try:
                 if adapt is self._convert and self._keeps_size(session, first):
                     session.close()
@@ -92,17 +99,47 @@ class DnnFilter:
         """Whether frames must be enlarged first, since the model does not do it."""
         return self._prescale > 1 and session.output_size(first) == (first.height, first.width)
 
+    def _fetching(self, why: HostMemoryOnly) -> Callable[[Frame], Frame]:
+        """Takes frames from a device to a backend that cannot use them there, and says so once."""
+        if self._options.strict:
+            raise DeviceError(f"{why}: put hwdownload before the filter", device=why.device)
+        self._context.say(f"{why}: they are downloaded for it")
+        fetch = _device_module().fetch
+        return lambda frame: self._convert(fetch(frame))
+
     def _open(self, first: Frame, number: int) -> Session:
         with self._context.clock.measure("open"):
             if first.device != "cpu":
-                from . import _device
+                device = _device_module()
+                opened: Session = device.open_session(self._options, first, self._context, number)
+                return opened
+            return self._first_that_loads(first, number)
 
-                return _device.open_session(self._options, first, self._context, number)
-            device = self._options.device or default_device(self._backend_name)
+    def _first_that_loads(self, first: Frame, number: int) -> Session:
+        """A session on the chosen backend; where nobody chose, the next one that reads the file
+        gets its turn if that one cannot run it, and this is said."""
+        names = [self._backend_name, *alternatives(self._options, self._backend_name, self._model)]
+        failure: ModelError | None = None
+        for name in names:
+            device = self._options.device or default_device(name)
             options = replace(self._options, device=device)
-            return Session(
-                options, self._backend_name, self._model, first, self._context, number
-            )
+            try:
+                session = Session(options, name, self._model, first, self._context, number)
+            except ModelError as error:
+                failure = failure or error
+                continue
+            if failure is not None:
+                self._context.say(f"{failure}; {name} runs it instead")
+                self._backend_name = name
+            return session
+        assert failure is not None
+        raise failure
+
+
+def _device_module() -> Any:
+    from . import _device
+
+    return _device
 
 
 def _kind(frame: Frame) -> tuple[str, int, int, str]:

@@ -34,9 +34,14 @@ class LibavFilter:
 
     def __call__(self, items: Iterator[Item]) -> Iterator[Item]:
         running: _Running | None = None
+        on_device: Callable[[Frame], Frame] | None = None
         for item in items:
             if not isinstance(item, Frame):
                 yield item
+                continue
+            if item.device != "cpu":
+                on_device = on_device or _on_device(self._calls, item)
+                yield on_device(item)
                 continue
             if running is None or not running.takes(item):
                 if running is not None:
@@ -46,6 +51,12 @@ class LibavFilter:
             del item
         if running is not None:
             yield from running.flush()
+
+
+def _on_device(calls: list[Call], frame: Frame) -> Callable[[Frame], Frame]:
+    from . import _device_plain
+
+    return _device_plain.on_device(calls, frame)
 
 
 class Converter:

@@ -136,6 +136,14 @@ def locate(options: DnnOptions) -> tuple[str, Path]:
     return wanted, path
 
 
+def alternatives(options: DnnOptions, name: str, path: Path) -> list[str]:
+    """Other installed backends that read the file, where the backend was not named."""
+    if options.dnn_backend != "auto":
+        return []
+    readers = (other for other in backends.NAMES if backends.reads(other, path))
+    return [other for other in readers if other != name and backends.installed(other)]
+
+
 def backend_options(
     options: DnnOptions,
     form: PixelFormat,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from .. import backends, host
 from ..backends import Backend, Options
 from ..errors import FormatError, InferenceError, ModelError, NonFiniteError
+from ..fit import fitted
 from ..frame import Array, Arrays, Frame, Layout, ModelInfo, Precision, TensorSpec
 from ..pixfmt import Family, PixelFormat, pixel_format
 from . import Context
@@ -45,6 +46,7 @@ class Session:
         self._form = pixel_format(first.format)
         self._scaler = host.ChromaScaler()
         self._exact: Backend | None = None
+        self._plan = ""
         self.number = number
         self._backend = self._open(first)
 
@@ -52,13 +54,33 @@ class Session:
 
     def _load(self, first: Frame, precision: Precision) -> Backend:
         wanted = self._wanted((first.height, first.width), precision)
-        backend = backends.load(self._name, self._model, wanted)
-        try:
-            self._fits(backend.info, first)
-        except BaseException:
-            backend.close()
-            raise
-        return backend
+
+        def load(options: Options) -> Backend:
+            backend = backends.load(self._name, self._model, options)
+            try:
+                self._fits(backend.info, first)
+            except BaseException:
+                backend.close()
+                raise
+            return backend
+
+        return self._at_size(load, wanted)
+
+    def _at_size(self, load: Callable[[Options], Backend], wanted: Options) -> Backend:
+        """The model made to take frames of `wanted.size`; how is said once."""
+        found = fitted(
+            load,
+            wanted,
+            fit=self._options.fit,
+            overlap=self._options.overlap,
+            channels=self._form.channels,
+            title=self._model.name,
+        )
+        plan = str(found.plan) if found.plan.how else ""
+        if plan and plan != self._plan:
+            self._context.say(f"{self._model.name}: {plan}")
+        self._plan = plan
+        return found.backend
 
     def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
         """What the backend is told."""
@@ -90,7 +112,7 @@ class Session:
             wanted = self._once(exact, first)
             try:
                 got = self._once(quick, first)
-                most, psnr = difference(wanted, got)
+                most, psnr = difference(self._in_host(wanted), self._in_host(got))
             except NonFiniteError:
                 most, psnr = math.inf, 0.0
         except BaseException:
@@ -108,6 +130,10 @@ class Session:
         )
         return exact
 
+    def _in_host(self, frame: Frame) -> Frame:
+        """A frame that _once made, in host memory."""
+        return frame
+
     def _say_precision(self, backend: Backend, why: str) -> None:
         info = backend.info
         self._context.say(
@@ -115,7 +141,7 @@ class Session:
         )
 
     def _fits(self, info: ModelInfo, first: Frame) -> None:
-        """Contract section 3: channels and size."""
+        """Refuse frames whose channels are not the model's."""
         spec = picture_input(info, self._model)
         wanted, got = spec.channels, self._form.channels
         if wanted not in (-1, got):
@@ -125,14 +151,6 @@ class Session:
                 wanted=_fitting(wanted, self._form),
                 got=first.format,
             )
-        for name, model_side, frame_side in zip(
-            ("height", "width"), spec.size, (first.height, first.width), strict=True
-        ):
-            if model_side not in (-1, frame_side):
-                raise ModelError(
-                    f"{self._model.name} has a fixed {name} of {model_side}, the frames have "
-                    f"{frame_side}: scale them, or see fit="
-                )
 
     # ---- jobs ----------------------------------------------------------------------------------
 

@@ -287,13 +287,18 @@ def _bad(tmp_path: Path) -> dict[str, tuple[Path, dict[str, Any], str]]:
         "raw guess": (tmp_path / "raw.yuv", {}, "-f rawvideo -pix_fmt"),
         "format": (tmp_path / "noise.mp4", {"format": "nosuch"}, "no such input format"),
         "rate": (Path("testsrc2=d=1"), {"format": "lavfi", "rate": "fast"}, "not a frame rate"),
+        "option": (
+            Path("testsrc2=d=1"),
+            {"format": "lavfi", "options": {"thraeds": "1"}},
+            "-threads",
+        ),
         "filter": (Path("nosuch=1"), {"format": "lavfi"}, "nosuch"),
     }
 
 
 _CASES = (
     "missing", "folder", "empty", "text", "noise", "sound", "no frames", "no pictures",
-    "no folder", "raw size", "raw guess", "format", "rate", "filter",
+    "no folder", "raw size", "raw guess", "format", "rate", "option", "filter",
 )  # fmt: skip
 
 

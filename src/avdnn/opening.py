@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import av.error
 from av.codec.context import ThreadType
 from av.codec.hwaccel import HWAccel, hwdevices_available
 
+from .demuxing import check_options, decoder_options
 from .errors import DeviceError, MediaError, UsageError
 from .job import InputSpec
 from .listening import heard
@@ -40,6 +40,8 @@ def open_input(
     container = _open(spec, hardware)
     try:
         video = _main_video(container, spec.url)
+        if is_device(spec.format) or is_local(spec.url):
+            check_options(container, video, spec)
         _prepare_decoder(video, spec, hardware, ThreadType.AUTO if threaded else ThreadType.SLICE)
     except BaseException:
         container.close()
@@ -110,7 +112,14 @@ def _open(spec: InputSpec, hardware: HWAccel | None) -> av.container.InputContai
     options = dict(spec.options) | _demuxer_options(spec, form)
 
     def attempt() -> av.container.InputContainer:
-        return av.open(name, "r", format=form, options=options, hwaccel=hardware)
+        return av.open(
+            name,
+            "r",
+            format=form,
+            options=options,
+            hwaccel=hardware,
+            metadata_errors="surrogateescape",
+        )
 
     try:
         container = attempt()
@@ -181,8 +190,11 @@ def is_cover(stream: av.stream.Stream) -> bool:
 
 
 def _hardware(spec: InputSpec) -> HWAccel | None:
-    """What -hwaccel asks for; DeviceError where this build or machine does not have it."""
-    if spec.hwaccel in ("", "none"):
+    """What -hwaccel asks for; DeviceError where this build or machine does not have it.
+
+    `auto` leaves the choice to who opens the reader; here it is the CPU.
+    """
+    if spec.hwaccel in ("", "none", "auto"):
         return None
     built = hwdevices_available()
     if spec.hwaccel not in built:
@@ -204,7 +216,8 @@ def _prepare_decoder(
             f"-hwaccel {spec.hwaccel}: cannot decode {context.name}", device=spec.hwaccel
         )
     context.thread_type = threads
-    context.options = decoder_options(video, spec.options)
+    known = decoder_options(video)
+    context.options = {key: value for key, value in spec.options.items() if key in known}
     if hardware is None:
         try:
             context.open(strict=False)
@@ -213,10 +226,3 @@ def _prepare_decoder(
                 f"{spec.url}: the {context.name} decoder does not open; {_RAW_HINT}",
                 spec.url,
             ) from error
-
-
-def decoder_options(video: av.VideoStream, options: Mapping[str, str]) -> dict[str, str]:
-    """Those of the input's options that its video decoder knows."""
-    known = video.codec_context.supported_options
-    names = {option.name for option in (*known.generic, *known.private)}
-    return {key: value for key, value in options.items() if key in names}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import shutil
 import stat
 from pathlib import Path
 
@@ -21,7 +23,7 @@ _IN_PLACE = frozenset(
 class Target:
     """The output's final name and the name to write to.
 
-    A file is written as `.NAME.PID.part` in its own folder and renamed by `commit`; `discard`
+    A file is written as `.NAME.RANDOM.part` in its own folder and renamed by `commit`; `discard`
     removes it, so the final name holds a whole file or what it held before. Numbered pictures
     are each renamed when whole (by the muxer); those already done stay. Pipes, devices and
     formats that name their own files are written directly.
@@ -65,9 +67,10 @@ class Target:
             raise MediaError(f"{self.url}: exists already; -y overwrites it", self.url)
         self._check_folder(path)
         self._final = path
-        self._part = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
+        short = os.fsdecode(os.fsencode(path.name)[:200])
+        self._part = path.with_name(f".{short}.{secrets.token_hex(4)}.part")
         try:
-            self._part.open("wb").close()
+            self._part.open("xb").close()
         except OSError as error:
             raise self._error(error) from error
         self.name = f"file:{self._part}"
@@ -110,6 +113,8 @@ class Target:
                 os.fsync(part.fileno())
             if not self._overwrite and self._final.exists():
                 raise MediaError(f"{self.url}: has appeared meanwhile; -y overwrites it", self.url)
+            if self._final.exists():
+                shutil.copymode(self._final, self._part)
             self._part.replace(self._final)
         except MediaError:
             self.discard()

@@ -117,7 +117,9 @@ class Writer:
 
     def _open(self, form: str) -> None:
         spec = self.spec
-        self._container = av.open(self._target.name, "w", format=form)
+        self._container = av.open(
+            self._target.name, "w", format=form, metadata_errors="surrogateescape"
+        )
         default = self._container.default_video_codec
         depth = encoding.depth_of(self.source.pix_fmt)
         codec = encoding.choose_encoder(spec, form, default, depth)

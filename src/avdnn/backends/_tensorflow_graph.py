@@ -315,9 +315,9 @@ def _enter(
     if dtype != spec.dtype:
         value = tf.cast(value, tf.float32)
         if dtype != "float32":
-            value = value * tf.constant(1 / options.peak * (255 / spec.scale), tf.float32)
+            value = value * _number(tf, 1 / options.peak * (255 / spec.scale))
             if spec.mean:
-                value = value - tf.constant(spec.mean / spec.scale, tf.float32)
+                value = value - _number(tf, spec.mean / spec.scale)
         value = tf.cast(value, spec.dtype)
     return feed, value, replace(spec, dtype=dtype)
 
@@ -329,17 +329,29 @@ def _leave(tf: Any, tensor: Any, spec: TensorSpec, options: Options) -> tuple[An
     value = tf.cast(tensor, tf.float32)
     if options.sample == "float32" or not is_picture(spec):
         return value, None, replace(spec, dtype="float32")
-    value = value * tf.constant(options.peak * (spec.scale / 255), tf.float32)
+    value = value * _number(tf, options.peak * (spec.scale / 255))
     if spec.mean:
-        value = value + tf.constant(options.peak * (spec.mean / 255), tf.float32)
+        value = value + _number(tf, options.peak * (spec.mean / 255))
     check = tf.reduce_all(tf.math.is_finite(value), axis=[1, 2, 3])
     codes = tf.clip_by_value(tf.round(value), 0.0, float(options.peak))
     return tf.cast(codes, options.sample), check, replace(spec, dtype=options.sample)
 
 
+def _number(tf: Any, value: float) -> Any:
+    """A number that the optimiser must not take for a constant.
+
+    It would merge it with the model's own factors, and round once where the contract rounds twice.
+    """
+    return tf.compat.v1.placeholder_with_default(tf.constant(value, tf.float32), [])
+
+
 def first_line(error: BaseException) -> str:
     """What TensorFlow has to say, without the nodes that it names around it."""
     text = str(getattr(error, "message", None) or error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not re.match(r"\[\[|\(\d+\)|\d+ root error", line)]
-    return (told or lines or [type(error).__name__])[0]
+    after_nodes = text.rpartition("\nNode: ")[2] if text.startswith("Graph execution") else text
+    lines = [line.strip() for line in after_nodes.splitlines() if line.strip()]
+    if after_nodes is not text:
+        del lines[0]
+    told = [re.sub(r"^\(\d+\) \w+: ", "", line) for line in lines]
+    told = [line for line in told if not re.match(r"\[\[|\d+ root error", line)]
+    return (told or [type(error).__name__])[0]

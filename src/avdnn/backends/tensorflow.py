@@ -163,13 +163,10 @@ class TensorFlow:
         spec, (rows, columns) = specs[0], options.size
         if any(own not in (-1, asked) for own, asked in zip(spec.size, options.size, strict=True)):
             return {}
-        wanted = dict(
-            zip(("n", "c", "h", "w"), (options.batch_size, 3, rows, columns), strict=True)
-        )
-        assert spec.layout is not None
+        sides = {"n": options.batch_size, "c": 3, "h": rows, "w": columns}
         shape = tuple(
-            wanted[axis[1]] if own == -1 else own
-            for own, axis in zip(spec.shape, enumerate(spec.layout.value), strict=True)
+            sides[axis] if own == -1 else own
+            for own, axis in zip(spec.shape, spec.layout or "", strict=True)
         )
         began = time.perf_counter()
         try:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import av
 import numpy as np
 
 from . import host, lettering
 from .frame import Array, Frame
+
+Panel: TypeAlias = tuple[str, Array]
+"""A label and RGB pixels."""
 
 _WIDTH, _HEIGHT = 240, 180
 _ZOOM = 2
@@ -33,18 +39,25 @@ def worst_crops(a: Frame, b: Frame, *, number: int) -> Array:
     return side_by_side(panels, zoom=_ZOOM)
 
 
-def side_by_side(panels: tuple[tuple[str, Array], ...], *, zoom: int = 1) -> Array:
+def side_by_side(panels: Sequence[Panel], *, zoom: int = 1) -> Array:
     """Labelled RGB panels of one size in a row, each pixel `zoom` wide and high."""
     height, width = (side * zoom for side in panels[0][1].shape[:2])
+    bar = _BAR if any(label for label, _ in panels) else _GAP
     total = (width + _GAP) * len(panels) + _GAP
-    out = np.full((height + _BAR + _GAP, total, 3), _PAPER, np.uint8)
+    out = np.full((height + bar + _GAP, total, 3), _PAPER, np.uint8)
     for index, (label, picture) in enumerate(panels):
         x = _GAP + index * (width + _GAP)
-        out[_BAR : _BAR + height, x : x + width] = picture.repeat(zoom, 0).repeat(zoom, 1)
+        out[bar : bar + height, x : x + width] = picture.repeat(zoom, 0).repeat(zoom, 1)
         size = 2 if len(label) * 12 <= width else 1
-        y = (_BAR - lettering.HEIGHT * size) // 2
+        y = (bar - lettering.HEIGHT * size) // 2
         lettering.write(out[:, : x + width], label, x=x, y=y, size=size, color=_INK)
     return out
+
+
+def stacked(rows: Sequence[Sequence[Panel]], *, zoom: int = 1) -> Array:
+    """Rows of panels below each other; a row whose labels are all empty has no space for them."""
+    made = [side_by_side(row, zoom=zoom) for row in rows]
+    return np.concatenate([made[0], *(row[_GAP:] for row in made[1:])])
 
 
 def _rgb(frame: Frame) -> Array:

@@ -509,3 +509,14 @@ def test_onnx_model_of_a_multiple_is_padded_and_tiled_in_phase(tmp_path: Path) -
     assert tiled.plan.how is Fit.TILE
     difference = np.abs(run(tiled, frame) - padded)
     assert difference.max() < 1e-5
+
+
+def test_openvino_model_is_reshaped_and_says_from_what(tmp_path: Path) -> None:
+    require_module("openvino")
+    path = onnx_network(tmp_path / "fixed.onnx", 64, 64)
+    made = fit_to(lambda options: backends.load("openvino", path, options), 100, 75, channels=1)
+    assert str(made.plan) == "the model is reshaped to frames of 75x100 (made for 64x64)"
+    free = onnx_fitted(onnx_network(tmp_path / "free.onnx", "h", "w"), 100, 75)
+    frame = picture(100, 75, 1)
+    difference = np.abs(run(made, frame) - run(free, frame))
+    assert difference.max() < 1e-5

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..frame import Layout, TensorSpec
+from ..frame import Layout, Shape, TensorSpec
 from ._openvino_shapes import reshape, shape_of
 from ._tensors import guess_layout, is_picture, select
 
@@ -50,12 +50,15 @@ class Prepared:
     checked: tuple[str, ...]
     batch: int
     reshapeable: bool
+    made_for: tuple[int, int] | None = None
+    """(height, width) that the file has, where the graph now has another."""
 
 
 def prepare(graph: Any, model: Path, wanted: Wanted) -> Prepared:
     """Keep the tensors that are wanted, set batch and size, convert samples inside the graph."""
     graph = _keep(graph, model, wanted)
     layouts = [_layout(port, wanted) for port in graph.inputs]
+    shapes = [shape_of(port) for port in graph.inputs]
     batch, reshapeable = reshape(
         graph,
         layouts,
@@ -73,7 +76,18 @@ def prepare(graph: Any, model: Path, wanted: Wanted) -> Prepared:
         _spec(port, _layout(port, wanted, like), output_names(port)[0], wanted)
         for port in graph.outputs
     )
-    return _convert(graph, Prepared(graph, inputs, outputs, (), batch, reshapeable), wanted)
+    made_for = _made_for(inputs, shapes)
+    prepared = Prepared(graph, inputs, outputs, (), batch, reshapeable, made_for)
+    return _convert(graph, prepared, wanted)
+
+
+def _made_for(inputs: tuple[TensorSpec, ...], shapes: list[Shape]) -> tuple[int, int] | None:
+    """The size of the first picture before it was reshaped, if it was fixed and is another now."""
+    for spec, shape in zip(inputs, shapes, strict=True):
+        if is_picture(spec):
+            before = replace(spec, shape=shape).size
+            return None if -1 in before or before == spec.size else before
+    return None
 
 
 def input_names(port: Any) -> list[str]:

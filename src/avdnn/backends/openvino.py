@@ -90,6 +90,14 @@ def load(model: Path, options: Options) -> OpenVINO:
     return OpenVINO(compiled, prepared, kind, options)
 
 
+def _facts(kind: _formats.Kind, prepared: Prepared) -> dict[str, str]:
+    facts = {"format": kind.value, "runtime": f"OpenVINO {metadata.version('openvino')}"}
+    if prepared.made_for:
+        height, width = prepared.made_for
+        facts["reshaped from"] = f"{width}x{height}"
+    return facts
+
+
 class OpenVINO:
     """A compiled model and its requests, one for each worker."""
 
@@ -117,7 +125,7 @@ class OpenVINO:
             device=",".join(compiled.get_property("EXECUTION_DEVICES")),
             precision=options.precision,
             reshapeable=prepared.reshapeable,
-            facts={"format": kind.value, "runtime": f"OpenVINO {metadata.version('openvino')}"},
+            facts=_facts(kind, prepared),
         )
 
     def output_shapes(self, inputs: Shapes) -> Shapes:

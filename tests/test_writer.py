@@ -393,6 +393,28 @@ def test_cover_art_and_chapters_of_mp4_stay_and_cross_to_matroska(tmp_path: Path
         assert payloads(tmp_path / name, "video")[1][0][1] == art
 
 
+def test_other_video_streams_are_copied_and_named(tmp_path: Path) -> None:
+    small, large = clip(tmp_path / "in.1.mp4"), clip(tmp_path / "in.2.mp4", size=(128, 96))
+    with av.open(str(tmp_path / "in.mkv"), "w") as output:
+        for path in (small, large):
+            with av.open(str(path)) as source:
+                stream = output.add_stream_from_template(source.streams.video[0], opaque=True)
+                stream.disposition = 0
+                packets = [packet for packet in source.demux() if packet.size]
+            for packet in packets:
+                packet.stream = stream
+            if path is small:
+                kept = packets
+        output.mux(kept + packets)
+    writer = copy(tmp_path / "in.mkv", tmp_path / "out.mkv", options=FAST)
+    assert writer.notes == [
+        "video stream 0 (h264) is copied as it is; one video stream is processed"
+    ]
+    before, after = (payloads(tmp_path / name, "video") for name in ("in.mkv", "out.mkv"))
+    assert after[0] == before[0]
+    assert len(after[1]) == 25
+
+
 def test_streams_that_a_container_cannot_hold_are_refused_before_anything(tmp_path: Path) -> None:
     source = clip(tmp_path / "in.mkv", audio=[0.0], subtitles=SUBTITLES, font=True)
     with pytest.raises(MediaError, match=r"webm cannot hold audio stream 1 \(aac, eng\).*-an"):
@@ -478,6 +500,7 @@ def test_options_reach_encoder_and_muxer_and_others_are_refused(tmp_path: Path) 
         ({"codec": "aac"}, "-c:v aac: encodes audio"),
         ({"codec": "copy"}, "has to be encoded"),
         ({"format": "nosuch"}, "-f nosuch: no such output format"),
+        ({"url": "-", "format": "mp4"}, "cannot be written to a pipe; take -f matroska"),
         ({"codec": "gif"}, "mp4 cannot hold gif"),
         ({"rate": "fast"}, "-r fast: not a frame rate"),
         ({"frames": 0}, "-frames:v 0"),
@@ -489,7 +512,8 @@ def test_wrong_requests_are_one_line_before_the_first_frame(
 ) -> None:
     source = clip(tmp_path / "in.mp4", frames=1)
     with Reader(InputSpec(str(source))) as reader:
-        writer = Writer(OutputSpec(str(tmp_path / "out.mp4"), **writing), reader)
+        given = {"url": str(tmp_path / "out.mp4"), **writing}
+        writer = Writer(OutputSpec(**given), reader)
         with pytest.raises((UsageError, MediaError)) as raised:
             writer.__enter__()
     assert words in str(raised.value)

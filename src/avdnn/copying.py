@@ -55,7 +55,8 @@ class Copies:
         self._covers: dict[int, av.stream.Stream] = {}
         self._sources: list[av.stream.Stream] = []
         self._last: dict[int, int] = {}
-        self._pictures_only = container.default_audio_codec == "none"
+        silent = container.default_audio_codec == "none"
+        self._pictures_only = silent and container.default_video_codec != "none"
         self.notes: list[str] = []
 
     @property
@@ -74,6 +75,8 @@ class Copies:
             self._covers[stream.index] = stream
         elif _fits(self._form, stream):
             self._keep(stream, self._container.add_stream_from_template(stream, opaque=True))
+            if stream.type == "video" and not is_cover(stream):
+                self._note(f"{describe(stream)} is copied as it is; one video stream is processed")
         elif is_text(stream) and self._form.name in TEXT_CODECS:
             codec = TEXT_CODECS[self._form.name]
             made = TextSubtitles(self._container, stream, codec)

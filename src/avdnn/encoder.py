@@ -17,6 +17,7 @@ from .copying import kept_tags
 from .encoding import Like, choose_format, configure, why_not_open
 from .errors import MediaError, UsageError
 from .frame import Frame
+from .listening import listening
 from .properties import display_matrix, field_order
 
 _CODEC_SAYS_SAR = frozenset({"matroska", "webm", "nut", "yuv4mpegpipe"})
@@ -180,9 +181,18 @@ class VideoEncoder:
             raise MediaError(
                 f"encoder {self._codec.name} does not open: {why}", self._url
             ) from error
-        self._container.options.update(self._muxing)
-        with options.unread() as left:
-            self._container.start_encoding()
-        for said in left:
-            raise UsageError(f"container {self._container.format.name}: {said}")
+        self._write_header()
         return packets
+
+    def _write_header(self) -> None:
+        self._container.options.update(self._muxing)
+        form = self._container.format.name
+        said: list[str] = []
+        try:
+            with listening() as said, options.unread() as left:
+                self._container.start_encoding()
+        except (av.error.ArgumentError, av.error.InvalidDataError) as error:
+            why = "; ".join(said) or error.strerror
+            raise MediaError(f"{self._url}: {form} cannot hold this: {why}", self._url) from error
+        for line in left:
+            raise UsageError(f"container {form}: {line}")

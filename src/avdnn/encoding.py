@@ -30,6 +30,8 @@ _PREFERRED = {
     "mp4": "libx264",
     "mpegts": "libx264",
     "nut": "ffv1",
+    "segment": "libx264",
+    "stream_segment": "libx264",
     "webm": "libvpx-vp9",
     "webp": "libwebp_anim",
     "avif": "libsvtav1",

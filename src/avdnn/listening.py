@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import av
 import av.error
 import av.logging
 
 
-def heard(attempt: Callable[[], object]) -> str:
-    """The errors that libav logs on this thread while `attempt` fails once more; "" if none.
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """Collects the errors that libav logs on this thread; the list is filled at the block's end.
 
-    Listening is off otherwise: libav's threads would wait for the interpreter at every line.
+    For short blocks: libav's own threads would wait for the interpreter at every line.
     """
+    said: list[str] = []
     level = av.logging.get_level()
     av.logging.set_level(av.logging.ERROR)
     try:
-        with (
-            av.logging.Capture() as logs,
-            suppress(av.error.FFmpegError, ValueError, OSError, RuntimeError),
-        ):
-            attempt()
+        with av.logging.Capture() as logs:
+            yield said
     finally:
         av.logging.set_level(level)
-    said = dict.fromkeys(" ".join(message.split()) for _, _, message in logs)
-    return "; ".join(line.removesuffix(".") for line in said if line)
+        lines = dict.fromkeys(" ".join(message.split()) for _, _, message in logs)
+        said += [line.removesuffix(".") for line in lines if line]
+
+
+def heard(attempt: Callable[[], object]) -> str:
+    """The errors that libav logs while `attempt` fails once more; "" if none."""
+    with listening() as said, suppress(av.error.FFmpegError, ValueError, OSError, RuntimeError):
+        attempt()
+    return "; ".join(said)

@@ -22,6 +22,8 @@ _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _PICTURE_RATE = ("image2", "image2pipe", "rawvideo")
 _GENPTS: Any = av.container.Flags.gen_pts.value
 """PyAV sets it; its guesses are wrong for streams that hold no presentation times (AVI)."""
+_DEFAULT_BONUS = 5_000_000
+"""What FFmpeg adds to the pixels of a default stream."""
 _RAW_HINT = "raw video needs -f rawvideo -pix_fmt FORMAT -s WIDTHxHEIGHT before -i"
 _GUESSES = frozenset({"tty", "bin", "adf", "idf", "xbin"})
 """Text art: what libavformat takes a plain text file for."""
@@ -167,18 +169,22 @@ def _why_unreadable(spec: InputSpec, error: av.error.FFmpegError, said: str) -> 
 
 
 def _main_video(container: av.container.InputContainer, url: str) -> av.VideoStream:
-    """The stream that FFmpeg would pick, cover art aside."""
-    best = container.streams.best("video")
-    if isinstance(best, av.VideoStream) and not is_cover(best):
-        return best
+    """The stream that FFmpeg would pick, cover art aside: the largest, the default one first."""
     moving = [stream for stream in container.streams.video if not is_cover(stream)]
     if moving:
-        return max(moving, key=lambda stream: stream.width * stream.height)
+        return max(moving, key=_rank)
     kinds = sorted({stream.type for stream in container.streams})
     what = f"only {', '.join(kinds)}" if kinds else "no streams at all"
     if container.streams.video:
         what = "only cover art and sound"
     raise MediaError(f"{url}: has no video: {what}", url)
+
+
+def _rank(stream: av.VideoStream) -> int:
+    if stream.codec_context is None:
+        return 0
+    default = bool(stream.disposition & av.stream.Disposition.default)
+    return stream.codec_context.width * stream.codec_context.height + default * _DEFAULT_BONUS
 
 
 def is_cover(stream: av.stream.Stream) -> bool:

@@ -34,6 +34,7 @@ class Target:
         self._overwrite = spec.overwrite
         self._final: Path | None = None
         self._part: Path | None = None
+        self.is_pipe = spec.url == "-" or spec.url.startswith("pipe:")
         self.pictures = form == "image2" and is_pattern(spec.url)
         if form in _IN_PLACE or not is_local(spec.url):
             self.name = av_name(spec.url, "pipe:1")

@@ -33,6 +33,9 @@ _CONSTANT_RATE = frozenset(
 )
 """Containers that count frames instead of storing times."""
 
+_SEEKING = frozenset({"3g2", "3gp", "ipod", "mov", "mp4", "psp"})
+"""Containers that go back to their beginning at the end."""
+
 _COARSE_CLOCK = frozenset({"h261", "h263", "h263p", "mpeg1video", "mpeg2video", "mpeg4", "dvvideo"})
 """Encoders that cannot count in the fine time bases that containers use."""
 
@@ -128,6 +131,13 @@ class Writer:
         muxing = options.split(codec, form, given)
         mine = {key: value for key, value in given.items() if key not in muxing}
         self._one_picture = form == "image2" and not self._target.pictures
+        if form == "yuv4mpegpipe":
+            muxing.setdefault("strict", "-1")  # more than 8 bits: what every reader takes
+        if form in _SEEKING and self._target.is_pipe and "frag" not in muxing.get("movflags", ""):
+            raise UsageError(
+                f"{spec.url}: {form} cannot be written to a pipe; take -f matroska, -f nut or "
+                "-movflags frag_keyframe+empty_moov"
+            )
         if form == "image2":
             self._one_picture &= "update" not in muxing
             muxing.setdefault("atomic_writing" if self._target.pictures else "update", "1")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ..devices import Machine, Nvidia, nvidia
-from .finding import Findings, fail, ok, package, warn
+from .finding import Findings, fail, last_line, ok, package, warn
 
 CAPABILITIES = "-e NVIDIA_DRIVER_CAPABILITIES=compute,video,utility"
 
@@ -113,7 +113,7 @@ def _video(has: Nvidia, machine: Machine) -> Findings:
     if tried.code:
         return found + warn(
             "nvenc",
-            "no NVENC on this card: h264_nvenc does not open",
+            f"no NVENC on this card: h264_nvenc does not open ({last_line(tried.error)})",
             "encode on the CPU: -c:v libx264",
         )
     return found + ok("nvenc", "h264_nvenc opens")

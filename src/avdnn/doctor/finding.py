@@ -44,3 +44,8 @@ def package(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return ""
+
+
+def last_line(text: str) -> str:
+    """The line of a traceback that says what went wrong."""
+    return (text.strip().splitlines() or ["no message"])[-1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .. import backends
 from ..devices import Machine, cpu_flags
-from .finding import Findings, fail, ok, package, warn
+from .finding import Findings, fail, last_line, ok, package, warn
 
 IMAGES = {
     "cpu": ("openvino", "onnx", "tensorflow"),
@@ -96,7 +96,7 @@ def _backend(name: str, machine: Machine) -> Findings:
             else f"install it anew: pip install --force-reinstall 'avdnn[{name}]'",
         )
     if told.code:
-        last = (told.error.strip().splitlines() or ["no message"])[-1]
+        last = last_line(told.error)
         return fail(label, f"installed, but broken: {last}", _mend(name, last))
     text, devices = json.loads(told.out.strip().splitlines()[-1])
     listed = ", ".join(f"{key} ({value})" if value else key for key, value in devices.items())

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
@@ -180,7 +181,12 @@ def main() -> None:
             if (args.work / f"{name}.json").exists()
         }
     device = torch.cuda.get_device_name() if args.device.startswith("cuda") else "CPU"
-    report = {"device": device, "torch": torch.__version__, "seed": args.seed}
+    report: dict[str, object] = {
+        "device": device,
+        "torch": torch.__version__,
+        "seed": args.seed,
+        "date": date.today().isoformat(),
+    }
     report["networks"] = {name: part["report"] for name, part in made.items()}
     (args.out / "figures.json").write_text(json.dumps(report, indent=1))
     curves = {name: part["curve"] for name, part in made.items()}

@@ -134,6 +134,32 @@ def test_ten_bit_samples_are_compared_as_ten_bit_codes() -> None:
     assert found.planes[0].psnr == pytest.approx(20 * math.log10(1023 / 2))
 
 
+def test_not_a_number_in_a_float_frame_is_a_difference() -> None:
+    def gray(value: float) -> Iterator[av.VideoFrame]:
+        samples = np.linspace(0, 1, 64 * 48, dtype=np.float32).reshape(48, 64)
+        samples[5, 6] = value
+        frame = av.VideoFrame.from_ndarray(samples, format="grayf32le")
+        frame.pts, frame.time_base = 0, Fraction(1, 25)
+        yield frame
+
+    assert compare(gray(0.5), gray(0.5), limits=Limits(max_diff=0)).same
+    assert compare(gray(np.nan), gray(np.nan), limits=Limits(max_diff=0)).same
+    found = compare(gray(0.5), gray(np.nan), limits=Limits(max_diff=1, min_psnr=0))
+    assert len(found.problems) == 2
+    assert found.psnr == -math.inf
+
+
+def test_full_and_limited_range_are_told_apart() -> None:
+    def tagged(value: int) -> Iterator[av.VideoFrame]:
+        for frame in _frames(1):
+            frame.color_range = value
+            yield frame
+
+    assert compare(tagged(1), tagged(0)).same
+    found = compare(tagged(1), tagged(2))
+    assert found.problems == ("one is limited range, the other full",)
+
+
 def test_formats_that_hold_different_samples_are_refused() -> None:
     with pytest.raises(FormatError, match="yuv420p and rgb24 hold different samples"):
         compare(_frames(1), _frames(1, "rgb24"))

@@ -71,12 +71,20 @@ class _Plane:
         self.max_diff = max(self.max_diff, largest)
         self.error += error
         self.samples += int(a.size)
-        self.ssim += 1.0 if error == 0 else ssim(a, b, peak)
+        self.ssim += 1.0 if error == 0 else ssim(a, b, peak) if math.isfinite(error) else 0.0
         return error, int(a.size)
 
 
 def difference(a: Array, b: Array) -> tuple[float, float]:
-    """Largest absolute difference and sum of squared differences, exact for integers."""
+    """Largest absolute difference and sum of squared differences, exact for integers.
+
+    Both are infinite where one float sample is NaN or infinite and the other is not the same.
+    """
+    if a.dtype.kind == "f":
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        a, b = np.where(same, 0, a), np.where(same, 0, b)
+        if not (np.isfinite(a).all() and np.isfinite(b).all()):
+            return math.inf, math.inf
     kind = np.float64 if a.dtype.kind == "f" else np.int32
     largest, total = 0.0, 0.0
     rows = max(1, (1 << 18) // max(1, a.shape[1]))
@@ -98,7 +106,8 @@ class _Tally:
         self.peak, self.compared, self.pts_differ = 1, 0, 0
         self.worst: tuple[int, float] = (-1, math.nan)
         self.kept: tuple[Frame, Frame] | None = None
-        self.early: list[str] = []
+        self.resized: list[str] = []
+        self.ranges: list[str] = []
 
     def add(self, a: Frame | None, b: Frame | None, *, keep: bool) -> None:
         """One frame of each, None where a video has ended."""
@@ -108,7 +117,7 @@ class _Tally:
             if self.counts[side] == 0:
                 self.formats[side], self.sizes[side] = frame.format, (frame.width, frame.height)
             self.counts[side] += 1
-        if a is None or b is None or self.early:
+        if a is None or b is None or self.resized:
             return
         number = self.counts[0] - 1
         if not _same_time(a, b):
@@ -117,8 +126,10 @@ class _Tally:
             self.pts_differ += 1
         if (a.width, a.height) != (b.width, b.height):
             sizes = f"{a.width}x{a.height} and {b.width}x{b.height}"
-            self.early.append(f"frame {number} has the sizes {sizes}")
+            self.resized.append(f"frame {number} has the sizes {sizes}")
             return
+        if self.compared == 0 and {_range(a), _range(b)} == {"full", "limited"}:
+            self.ranges.append(f"one is {_range(a)} range, the other {_range(b)}")
         quality = self._planes(a, b)
         self.compared += 1
         if math.isnan(self.worst[1]) or quality < self.worst[1]:
@@ -176,7 +187,8 @@ class _Tally:
             yield f"{self.counts[0]} and {self.counts[1]} frames"
         if not any(self.counts):
             yield "no frames"
-        yield from self.early
+        yield from self.resized
+        yield from self.ranges
         if self.pts_differ:
             more = f", and {self.pts_differ - 1} more" if self.pts_differ > 1 else ""
             yield self.first_pts + more
@@ -194,6 +206,14 @@ def _same_time(a: Frame, b: Frame) -> bool:
         return a.meta.pts is b.meta.pts
     apart = abs(a.meta.pts * a.meta.time_base - b.meta.pts * b.meta.time_base)
     return apart * 2 <= max(a.meta.time_base, b.meta.time_base)
+
+
+def _range(frame: Frame) -> str:
+    """What the codes of luma and chroma span; "" where the video does not say."""
+    if frame.format.startswith("yuvj"):
+        return "full"
+    tag = getattr(frame.meta.template, "color_range", 0)
+    return {1: "limited", 2: "full"}.get(int(tag or 0), "")
 
 
 def _time(frame: Frame) -> str:

@@ -78,7 +78,7 @@ class Comparison:
 
 
 def _db(value: float) -> str:
-    return "inf (equal)" if math.isinf(value) else f"{value:.2f} dB"
+    return "inf (equal)" if value == math.inf else f"{value:.2f} dB"
 
 
 def _finite(value: Any) -> Any:

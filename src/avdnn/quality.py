@@ -38,8 +38,10 @@ def squared_error(a: Array, b: Array) -> float:
 
 
 def psnr_of(error: float, peak: float) -> float:
-    """PSNR in dB of a mean squared error; infinite for 0."""
-    return math.inf if error == 0 else 10 * math.log10(peak * peak / error)
+    """PSNR in dB of a mean squared error; infinite for 0, minus infinity for infinity."""
+    if error == 0 or math.isinf(error):
+        return math.inf if error == 0 else -math.inf
+    return 10 * math.log10(peak * peak / error)
 
 
 def psnr(a: Array, b: Array, peak: float) -> float:

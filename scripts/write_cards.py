@@ -1,10 +1,12 @@
 """Write the cards of the bundled models from what training measured.
 
-    python scripts/write_cards.py TRAINING PHOTOS [--rival espcn.pb] [--speed] [--only NAME ...]
+    python scripts/write_cards.py --training OUT --photos PHOTOS [--rival espcn.model]
+    python scripts/write_cards.py --speed
 
-TRAINING is the folder that train_models.py wrote, PHOTOS the one of prepare_photos.py. Each model
-gets README.md, figures.json (all pictures, the plan, the curve), curve.svg and example.png. Run
-export_models.py first: pictures and speeds come from the exported forms.
+OUT is the folder that train_models.py wrote, PHOTOS the one of prepare_photos.py. Each model gets
+README.md, figures.json (all pictures, the plan, the curve, the speeds), curve.svg and example.png.
+Without --training, figures.json is where the figures come from; without --photos, example.png
+stays. Run export_models.py first: pictures and speeds come from the exported forms.
 """
 
 from __future__ import annotations
@@ -198,15 +200,17 @@ def processor() -> str:
     return f"{os.cpu_count()} cores of {name}"
 
 
-def write_card(
-    name: str, report: dict[str, Any], photos: Path, options: argparse.Namespace
-) -> None:
+def write_card(name: str, new: dict[str, Any], options: argparse.Namespace) -> None:
+    """All files of one card; `new` figures replace those that it has."""
     network, model = NETWORKS[name], registry()[name]
-    run = runner(model.files["openvino"], "openvino")
-    if options.rival and network.channels == 1:
-        chosen = runner(options.rival, backends.choose(options.rival))
-        report["rival"] = rival_psnr(network, chosen, photos)
     target = model.path / "figures.json"
+    report = (json.loads(target.read_text()) if target.exists() else {}) | new
+    if options.photos:
+        run = runner(model.files["openvino"], "openvino")
+        png.write(model.path / "example.png", example(network, run, options.photos))
+    if options.rival and network.channels == 1:
+        rival = runner(options.rival, backends.choose(options.rival))
+        report["rival"] = rival_psnr(network, rival, options.photos)
     if options.speed:
         report["speed"] = {
             "machine": processor(),
@@ -214,15 +218,8 @@ def write_card(
             "size": f"{SPEED_SIZE[1]}x{SPEED_SIZE[0]}",
             "milliseconds": speeds(network),
         }
-    elif target.exists():
-        report |= {
-            key: value
-            for key, value in json.loads(target.read_text()).items()
-            if key in ("speed", "rival") and key not in report
-        }
     target.write_text(json.dumps(report, indent=1) + "\n")
     (model.path / "curve.svg").write_text(curve_svg(report["curve"]))
-    png.write(model.path / "example.png", example(network, run, photos))
     text = prose.card(network, model.title, report, tables(network, report))
     model.card.write_text(text, encoding="utf-8")
     print(model.card)
@@ -230,18 +227,23 @@ def write_card(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("training", type=Path)
-    parser.add_argument("photos", type=Path)
+    parser.add_argument("--training", type=Path)
+    parser.add_argument("--photos", type=Path)
     parser.add_argument("--rival", type=Path, help="another x2 luma network to measure as well")
     parser.add_argument("--speed", action="store_true", help="time every installed backend")
     parser.add_argument("--only", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
     options = parser.parse_args()
-    trained = json.loads((options.training / "figures.json").read_text())
-    curves = json.loads((options.training / "curves.json").read_text())
-    about = {key: trained[key] for key in ("device", "torch", "seed", "date")}
-    for name in options.only:
-        report = about | trained["networks"][name] | {"curve": curves[name]}
-        write_card(name, report, options.photos, options)
+    if options.rival and not options.photos:
+        parser.error("--rival needs --photos")
+    new: dict[str, dict[str, Any]] = {name: {} for name in options.only}
+    if options.training:
+        trained = json.loads((options.training / "figures.json").read_text())
+        curves = json.loads((options.training / "curves.json").read_text())
+        about = {key: trained[key] for key in ("device", "torch", "seed", "date")}
+        for name in options.only:
+            new[name] = about | trained["networks"][name] | {"curve": curves[name]}
+    for name, figures_of in new.items():
+        write_card(name, figures_of, options)
 
 
 if __name__ == "__main__":

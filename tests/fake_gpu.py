@@ -209,6 +209,12 @@ class FakeGpu(Device):
         whole = np.asarray(holder)
         return np.ndarray(tuple(shape), kind, whole, offset, strides)
 
+    def adopt(self, array: Any) -> Any:
+        return np.asarray(array)
+
+    def memory(self) -> tuple[int, int]:
+        return self._room, 1 << 40
+
     def pointer(self, array: Any) -> int:
         return int(array.ctypes.data)
 

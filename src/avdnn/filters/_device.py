@@ -91,6 +91,7 @@ class _Done:
 
     frames: list[Frame]
     flags: Array
+    precision: Precision
     event: Any
     keep: tuple[Any, ...]
 
@@ -229,17 +230,17 @@ class DeviceSession(Session):
         work = future.work
         made = list(work.frames)
         for index in np.flatnonzero(work.flags[: len(frames)]):
-            made[index] = self._in_float32(frames[index], self.number + int(index))
+            number = self.number + int(index)
+            made[index] = self._in_float32(frames[index], number, work.precision)
         self.number += len(frames)
         yield from made
 
-    def _in_float32(self, frame: Frame, number: int) -> Frame:
+    def _in_float32(self, frame: Frame, number: int, running: Precision) -> Frame:
         """A frame whose output held NaN or infinity, run again; an error where that is not wanted.
 
         A fast precision that was chosen automatically is given up for the rest of the job.
         """
         what = f"frame {number}: the model's output holds NaN or infinity"
-        running = self._backend.info.precision
         gives_up = self._options.precision is Precision.AUTO and running is not Precision.FLOAT32
         if self._options.on_nan is not OnNan.RETRY and not gives_up:
             more = "; on_nan=retry runs such frames again in float32"
@@ -250,12 +251,12 @@ class DeviceSession(Session):
             made = self._alone(self._exact, frame)
         except NonFiniteError as again:
             raise NonFiniteError(f"{what}, in float32 too", backend=self._name) from again
-        if gives_up and self._backend is not self._exact:
+        if not gives_up:
+            self._context.say(f"{what}; done again in float32")
+        elif self._backend is not self._exact:
             self._retired.append(self._backend)
             self._backend = self._exact
             self._context.say(f"{what} in {running}; float32 from here on")
-        else:
-            self._context.say(f"{what}; done again in float32")
         return made
 
     def close(self) -> None:
@@ -293,7 +294,7 @@ class DeviceSession(Session):
         )
         told = cuda.pinned_array(landed, size).view(np.int32)
         keep = (tensor, result, flags, *frames)
-        return _Done(made, told, device.mark(device.compute), keep)
+        return _Done(made, told, info.precision, device.mark(device.compute), keep)
 
     def _inferred(self, backend: Backend, inputs: Arrays) -> Arrays:
         """The job's outputs; exhausted memory is told as such."""

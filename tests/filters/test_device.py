@@ -1,0 +1,277 @@
+"""dnn filters on device frames: a device made of host memory, a network made of NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from avdnn import backends, cuda, cuda_frames, filters, host
+from avdnn.backends import Options
+from avdnn.errors import DeviceError, FormatError, InferenceError, NonFiniteError
+from avdnn.filters import Context
+from avdnn.frame import Arrays, Frame, Layout, Meta, ModelInfo, Precision, Shapes, TensorSpec
+from avdnn.pixfmt import pixel_format
+from tests.fake_gpu import FakeGpu
+
+Network = Callable[[Any], Any]
+
+
+class FakeBackend:
+    """Runs `network` in the stream, as a framework would put kernels there."""
+
+    def __init__(self, gpu: FakeGpu, network: Network, channels: int, options: Options) -> None:
+        self._gpu = gpu
+        self._network = network
+        self.options = options
+        self.batches: list[int] = []
+        self.closed = False
+        shape = (-1, channels, -1, -1)
+        # The C++ compiler has no half: a fast precision is float32 here as well.
+        self.info = ModelInfo(
+            (TensorSpec("x", shape, layout=Layout.NCHW),),
+            (TensorSpec("y", shape, layout=Layout.NCHW),),
+            memory=frozenset({"host", "cuda"}),
+            device=options.device,
+            precision=options.precision,
+        )
+
+    def output_shapes(self, inputs: Shapes) -> Shapes:
+        return {"y": self._network(np.zeros(inputs["x"], np.float32)).shape}
+
+    def infer_async(self, inputs: Arrays) -> Future[Arrays]:
+        given = inputs["x"]
+        self.batches.append(given.shape[0])
+        made = np.empty(self._network(np.zeros(given.shape, np.float32)).shape, np.float32)
+
+        def work() -> None:
+            made[...] = self._network(given)
+
+        if self.options.stream is None:
+            work()
+        else:
+            self.options.stream.put(work)
+        future: Future[Arrays] = Future()
+        future.set_result({"y": made})
+        return future
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Setup:
+    """A GPU, a network, and what was loaded and said."""
+
+    def __init__(self, gpu: FakeGpu) -> None:
+        self.gpu = gpu
+        self.network: Network = lambda x: x
+        self.fast: Network | None = None
+        self.channels = 1
+        self.fixed_batch: int | None = None
+        self.memory = frozenset({"host", "cuda"})
+        self.loaded: list[FakeBackend] = []
+        self.said: list[str] = []
+
+    def load(self, name: str, model: Path, options: Options) -> FakeBackend:
+        fast = self.fast if options.precision is not Precision.FLOAT32 else None
+        made = FakeBackend(self.gpu, fast or self.network, self.channels, options)
+        made.info = replace(made.info, max_batch=self.fixed_batch, memory=self.memory)
+        self.loaded.append(made)
+        return made
+
+    def run(self, text: str, items: list[Any]) -> list[Any]:
+        chain = filters.build(text, Context(say=self.said.append))
+        return list(filters.connect(chain, (item for item in items)))
+
+
+@pytest.fixture
+def setup(kernels: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setup:
+    made = Setup(FakeGpu(kernels, 5))
+    monkeypatch.setattr(cuda, "device", lambda index: made.gpu)
+    monkeypatch.setattr(backends, "load", made.load)
+    monkeypatch.setattr(backends, "installed", lambda name: True)
+
+    class Module:
+        SUFFIXES = (".pt",)
+
+        @staticmethod
+        def precisions(options: Options) -> tuple[Precision, ...]:
+            return (Precision.FLOAT16, Precision.FLOAT32)
+
+    monkeypatch.setattr(backends, "module", lambda name: Module)
+    (tmp_path / "net.pt").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def frames(setup: Setup, count: int, form: str = "nv12", first: int = 0) -> list[Frame]:
+    known = pixel_format(form)
+    made = []
+    for number in range(first, first + count):
+        frame = host.empty(form, 16, 8, Meta(number, 1, Fraction(1, 25)))
+        for plane in frame.planes:
+            plane[...] = min(number + 20, known.peak)
+        made.append(cuda_frames.upload(setup.gpu, frame))
+    return made
+
+
+def values(setup: Setup, made: list[Any]) -> list[tuple[int | None, int]]:
+    """Time and luma of each frame."""
+    got = [cuda_frames.to_host(setup.gpu, frame) for frame in made]
+    assert all((frame.planes[0] == frame.planes[0].flat[0]).all() for frame in got)
+    return [(frame.meta.pts, int(frame.planes[0].flat[0])) for frame in got]
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("fixed", [None, 4])
+def test_frames_come_out_in_order_and_a_short_batch_too(
+    setup: Setup, batch: int, fixed: int | None
+) -> None:
+    setup.network, setup.fixed_batch = lambda x: x / 2, fixed
+    text = f"dnn_processing=model=net.pt:precision=float32:batch_size={batch}"
+    made = setup.run(text, frames(setup, 10))
+    halves = (np.arange(20, 30, dtype=np.float32) * np.float32(1 / 255)) / 2 * np.float32(255)
+    expected = list(enumerate(np.rint(halves).astype(int).tolist()))
+    assert values(setup, made) == expected
+    batches = setup.loaded[0].batches
+    assert set(batches) == ({4} if fixed else {batch, 2} if batch == 4 else {1})
+    assert setup.loaded[0].closed
+
+
+def test_model_runs_on_the_frames_own_device_and_stream(setup: Setup) -> None:
+    setup.run("dnn_processing=model=net.pt:precision=float32", frames(setup, 1))
+    options = setup.loaded[0].options
+    assert (options.device, options.stream) == ("cuda:0", setup.gpu.compute)
+
+
+def test_enlarged_frames_keep_times_and_their_chroma_grows(setup: Setup) -> None:
+    setup.network = lambda x: x.repeat(2, -1).repeat(2, -2)
+    made = setup.run("dnn_processing=model=net.pt:precision=float32", frames(setup, 3))
+    assert [(frame.width, frame.height, frame.device) for frame in made] == [(32, 16, "cuda:0")] * 3
+    got = cuda_frames.to_host(setup.gpu, made[2])
+    assert got.planes[1].shape == (8, 16, 2)
+    assert (got.planes[1] == 22).all()
+
+
+def test_colour_model_takes_yuv_frames_through_their_matrix(setup: Setup) -> None:
+    setup.channels = 3
+    made = setup.run("dnn_processing=model=net.pt:precision=float32", frames(setup, 2, first=100))
+    assert [luma for _, luma in values(setup, made)] == [120, 121]
+    assert made[0].format == "nv12"
+
+
+def test_colour_model_has_no_way_from_planar_yuv(setup: Setup) -> None:
+    setup.channels = 3
+    with pytest.raises(FormatError, match="hwdownload,format=rgb24,hwupload"):
+        setup.run("dnn_processing=model=net.pt:precision=float32", frames(setup, 1, "yuv444p"))
+
+
+def test_auto_takes_the_fast_precision_that_agrees(setup: Setup) -> None:
+    made = setup.run("dnn_processing=model=net.pt:options=compile=1", frames(setup, 3))
+    assert len(made) == 3
+    exact, quick = setup.loaded
+    assert (exact.options.precision, quick.options.precision) == ("float32", "float16")
+    assert (dict(exact.options.config), dict(quick.options.config)) == ({}, {"compile": "1"})
+    assert exact.closed
+    assert "torch on cuda:0 in float16" in setup.said[0]
+
+
+def test_auto_stays_with_float32_where_the_fast_one_differs(setup: Setup) -> None:
+    setup.fast = lambda x: x + 0.1
+    made = setup.run("dnn_processing=model=net.pt", frames(setup, 2))
+    assert values(setup, made) == [(0, 20), (1, 21)]
+    assert "float32" in setup.said[0]
+
+
+def blows_up(above: float) -> Network:
+    return lambda x: np.where(x > above / 255, np.nan, x)
+
+
+def test_nan_names_the_frame(setup: Setup) -> None:
+    setup.network = blows_up(25.5)
+    with pytest.raises(NonFiniteError, match=r"frame 6: .*on_nan=retry"):
+        setup.run("dnn_processing=model=net.pt:precision=float16:batch_size=4", frames(setup, 10))
+
+
+def test_nan_is_run_again_in_float32_where_that_is_asked(setup: Setup) -> None:
+    setup.fast = blows_up(25.5)
+    text = "dnn_processing=model=net.pt:precision=float16:on_nan=retry:batch_size=3"
+    made = setup.run(text, frames(setup, 8))
+    assert values(setup, made) == [(n, n + 20) for n in range(8)]
+    assert [line.split(":")[0] for line in setup.said] == ["frame 6", "frame 7"]
+
+
+def test_auto_gives_a_precision_up_that_makes_nan_later(setup: Setup) -> None:
+    setup.fast = blows_up(25.5)
+    made = setup.run("dnn_processing=model=net.pt:batch_size=2", frames(setup, 30))
+    assert values(setup, made) == [(n, n + 20) for n in range(30)]
+    assert "frame 6" in setup.said[1]
+    assert "float32 from here on" in setup.said[1]
+    assert max(sum(backend.batches) for backend in setup.loaded[-1:]) > 10
+
+
+def test_nan_in_float32_too_is_an_error(setup: Setup) -> None:
+    setup.network = setup.fast = blows_up(25.5)
+    with pytest.raises(NonFiniteError, match=r"frame 6: .*in float32 too"):
+        setup.run("dnn_processing=model=net.pt:batch_size=2", frames(setup, 30))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("device='cuda\\:1'", r"cuda:0.*-hwaccel_device and device= the same GPU"),
+        ("device=cpu", "put hwdownload before the filter"),
+    ],
+)
+def test_model_on_another_device_is_a_named_error(setup: Setup, options: str, words: str) -> None:
+    with pytest.raises(DeviceError, match=words):
+        setup.run(f"dnn_processing=model=net.pt:{options}", frames(setup, 1))
+
+
+def test_backend_of_host_memory_gets_downloaded_frames_and_it_is_said(setup: Setup) -> None:
+    setup.memory = frozenset({"host"})
+    text = "dnn_processing=model=net.pt:precision=float32"
+    with pytest.raises(DeviceError, match="hwdownload"):
+        setup.run(f"{text}:strict=1", frames(setup, 2))
+    made = setup.run(text, frames(setup, 2))
+    assert [frame.device for frame in made] == ["cpu", "cpu"]
+    assert "downloaded" in setup.said[-1]
+
+
+def test_exhausted_memory_of_the_framework_is_told_in_one_line(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Exhausted(FakeBackend):
+        def infer_async(self, inputs: Arrays) -> Future[Arrays]:
+            future: Future[Arrays] = Future()
+            error = InferenceError("torch: the model failed")
+            cause = "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has"
+            error.__cause__ = RuntimeError(cause)
+            future.set_exception(error)
+            return future
+
+    def load(name: str, model: Path, options: Options) -> FakeBackend:
+        return Exhausted(setup.gpu, setup.network, 1, options)
+
+    monkeypatch.setattr(backends, "load", load)
+    with pytest.raises(DeviceError, match=r"3.00 GiB more are needed.*batch_size="):
+        setup.run("dnn_processing=model=net.pt:precision=float32", frames(setup, 1))
+
+
+def test_leaving_early_waits_for_the_stream_and_closes_the_model(setup: Setup) -> None:
+    text = "dnn_processing=model=net.pt:precision=float32:batch_size=2"
+    chain = filters.build(text, Context(say=setup.said.append))
+
+    def source() -> Iterator[Any]:
+        yield from frames(setup, 20)
+
+    made: Any = filters.connect(chain, source())
+    next(made)
+    made.close()
+    assert setup.loaded[0].closed

@@ -1,0 +1,323 @@
+"""Model files from one format to another, each compared with what it was made from."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import backends
+from .backends import Options, _formats
+from .backends._tensors import guess_layout, resized
+from .errors import InferenceError, ModelError
+from .frame import Layout
+
+Size = tuple[int, int]
+
+PROBE = (64, 64)
+"""(height, width) of the picture that both models are run on, where they leave it open."""
+
+
+MOST_APART = 0.002
+"""Half a code of 255: more, and it is another network."""
+
+
+class Form(StrEnum):
+    """Groups of formats that are converted alike."""
+
+    GRAPH = ".pb, SavedModel, .onnx, .tflite, .pdmodel"
+    SCRIPT = "TorchScript (.pt)"
+    EXPORTED = "torch.export (.pt2)"
+    WEIGHTS = "weights (.pth, .safetensors)"
+
+
+GRAPHS = (
+    _formats.Kind.ONNX,
+    _formats.Kind.GRAPH_DEF,
+    _formats.Kind.SAVED_MODEL,
+    _formats.Kind.TFLITE,
+    _formats.Kind.PADDLE,
+)
+
+
+def convert(
+    source: Path, target: Path, *, size: Size | None = None, overwrite: bool = False
+) -> str:
+    """Write `source` as the format that `target` is named for; the line that says what was done.
+
+    Values stay float32. `size` (height, width) fixes the size of the pictures; without it, what
+    the source leaves free stays free. ModelError names what can be converted where this cannot;
+    BackendUnavailable the framework that it needs.
+    """
+    form = _form(source)
+    way = WAYS.get(form, {}).get(target.suffix.lower())
+    if way is None:
+        raise ModelError(f"{source} cannot become {target.suffix or 'that'}: {_ways()}")
+    if target.exists() and not overwrite:
+        raise ModelError(f"{target} exists; remove it first")
+    if not target.parent.is_dir():
+        raise ModelError(f"{target}: there is no folder {target.parent}")
+    with tempfile.TemporaryDirectory(prefix=".avdnn-", dir=target.parent) as folder:
+        made = Path(folder) / target.name
+        way(source, made, size)
+        compared = _compared(source, made, size)
+        for part in sorted(Path(folder).iterdir(), key=lambda part: part == made):
+            os.replace(part, target.parent / part.name)
+    return f"{target} from {source}: {compared}"
+
+
+def _form(source: Path) -> Form:
+    if not source.exists():
+        raise ModelError(f"{source}: no such model file")
+    kind, whole = _formats.identify(source)
+    if kind is _formats.Kind.UNKNOWN or not whole:
+        raise ModelError(f"{source}: not a model file, or a damaged one")
+    if kind in GRAPHS:
+        return Form.GRAPH
+    if kind is _formats.Kind.SAFETENSORS:
+        return Form.WEIGHTS
+    if kind is _formats.Kind.TORCH:
+        program = _program(source)
+        if program.kind == "weights":
+            return Form.WEIGHTS
+        return Form.SCRIPT if program.scripted else Form.EXPORTED
+    raise ModelError(f"{source} is a {kind}, which is not converted: {_ways()}")
+
+
+def _ways() -> str:
+    told = [f"{form} to {', '.join(targets)}" for form, targets in WAYS.items()]
+    return f"avdnn converts {'; '.join(told)}"
+
+
+# ---- the ways ----------------------------------------------------------------------------------
+
+
+def _openvino() -> Any:
+    backend: Any = backends.module("openvino")
+    return backend.runtime()
+
+
+def _graph_to_ir(source: Path, target: Path, size: Size | None) -> None:
+    runtime = _openvino()
+    try:
+        model = runtime.convert_model(str(source))
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"{source}: OpenVINO cannot convert it: {_line(error)}") from error
+    port = model.inputs[0]
+    shape = tuple(dim.get_length() if dim.is_static else -1 for dim in port.partial_shape)
+    _save(runtime, model, shape, target, size)
+
+
+def _save(
+    runtime: Any, model: Any, shape: tuple[int, ...], target: Path, size: Size | None
+) -> None:
+    """Write an IR whose first input has this shape (-1 is free), in float32."""
+    layout = guess_layout(shape)
+    if size is not None:
+        if layout is None:
+            raise ModelError(f"size: the model takes {len(shape)} dimensions, a picture has 4")
+        shape = resized(shape, layout, shape[0], size)
+    try:
+        model.reshape({model.inputs[0]: runtime.PartialShape(list(shape))})
+        runtime.save_model(model, str(target), compress_to_fp16=False)
+    except RuntimeError as error:
+        raise ModelError(f"{target.name}: OpenVINO cannot make it: {_line(error)}") from error
+
+
+def _program(source: Path) -> Any:
+    """A torch file's program, in float32."""
+    backends.module("torch")
+    from .backends._torch_file import read
+
+    program = read(source, "cpu")
+    program.network.float()
+    return program
+
+
+def _example(source: Path, size: Size | None) -> tuple[Any, Any, tuple[int, ...]]:
+    """A torch program, a picture that it takes, and the shape of that with what is free as -1."""
+    import torch
+
+    with closing(backends.load("torch", source, Options(size=size))) as loaded:
+        spec = loaded.info.inputs[0]
+    batch, channels, rows, columns = spec.shape
+    if channels == -1:
+        channels = 3
+    own = (rows, columns)
+    if size is not None and any(
+        side not in (-1, want) for side, want in zip(own, size, strict=True)
+    ):
+        raise ModelError(f"{source}: its size is fixed at {columns}x{rows}")
+    sides = tuple(
+        want if side == -1 else side for side, want in zip(own, size or PROBE, strict=True)
+    )
+    example = torch.zeros(max(batch, 1), channels, *sides)
+    return _program(source), example, (batch, channels, *(size or own))
+
+
+def _torch_to_ir(source: Path, target: Path, size: Size | None) -> None:
+    import torch
+
+    runtime = _openvino()
+    program, example, shape = _example(source, size)
+    try:
+        with _quiet():
+            network = program.network
+            if not program.scripted:
+                network = torch.jit.trace(network, example)
+            model = runtime.convert_model(network, example_input=example)
+    except Exception as error:
+        # Tracing runs the program, which may raise anything.
+        raise ModelError(f"{source}: OpenVINO cannot convert it: {_line(error)}") from error
+    model.inputs[0].tensor.set_names({program.input})
+    model.inputs[0].node.set_friendly_name(program.input)
+    for index, port in enumerate(model.outputs):
+        port.tensor.set_names({f"y{index or ''}"})
+    _save(runtime, model, shape, target, size)
+
+
+def _torch_to_onnx(source: Path, target: Path, size: Size | None) -> None:
+    import torch
+
+    program, example, shape = _example(source, size)
+    axes = {index: name for index, name in enumerate("nchw") if shape[index] == -1}
+    try:
+        with _quiet(), torch.no_grad():
+            network = program.network
+            if not program.scripted:
+                network = torch.jit.trace(network, example)
+            made = network(example)
+            names = [f"y{index or ''}" for index in range(len(made) if type(made) is tuple else 1)]
+            free = {program.input: axes}
+            free |= {name: {i: f"{name}_{axis}" for i, axis in axes.items()} for name in names}
+            torch.onnx.export(
+                network,
+                (example,),
+                str(target),
+                dynamo=False,
+                input_names=[program.input],
+                output_names=names,
+                dynamic_axes=free,
+                opset_version=17,
+            )
+    except Exception as error:
+        # Tracing runs the program, which may raise anything.
+        raise ModelError(f"{source}: torch cannot write it as ONNX: {_line(error)}") from error
+
+
+def _torch_to_script(source: Path, target: Path, size: Size | None) -> None:
+    import torch
+
+    program, example, _ = _example(source, size)
+    try:
+        with _quiet(), torch.no_grad():
+            torch.jit.trace(program.network, example).save(str(target))
+    except Exception as error:
+        # Tracing runs the program, which may raise anything.
+        raise ModelError(f"{source}: torch cannot trace it: {_line(error)}") from error
+
+
+def _torch_to_exported(source: Path, target: Path, size: Size | None) -> None:
+    import torch
+
+    program, example, shape = _example(source, size)
+    try:
+        with _quiet(), torch.no_grad():
+            if program.scripted:
+                from torch._export.converter import TS2EPConverter
+
+                exported = TS2EPConverter(program.network, (example,)).convert()
+            else:
+                free = {i: torch.export.Dim.AUTO for i, dim in enumerate(shape) if i > 1 > dim}
+                exported = torch.export.export(program.network, (example,), dynamic_shapes=(free,))
+            torch.export.save(exported, target)
+    except Exception as error:
+        # Exporting runs the program, which may raise anything.
+        raise ModelError(f"{source}: torch cannot export it: {_line(error)}") from error
+
+
+WAYS: dict[Form, dict[str, Callable[[Path, Path, Size | None], None]]] = {
+    Form.GRAPH: {".xml": _graph_to_ir},
+    Form.SCRIPT: {".xml": _torch_to_ir, ".onnx": _torch_to_onnx, ".pt2": _torch_to_exported},
+    Form.EXPORTED: {".xml": _torch_to_ir, ".onnx": _torch_to_onnx, ".pt": _torch_to_script},
+    Form.WEIGHTS: {
+        ".xml": _torch_to_ir,
+        ".onnx": _torch_to_onnx,
+        ".pt": _torch_to_script,
+        ".pt2": _torch_to_exported,
+    },
+}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep converters' remarks back: what counts is that the result is compared."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _line(error: BaseException) -> str:
+    from .backends._torch_file import first_line
+
+    return first_line(error)
+
+
+# ---- the comparison ----------------------------------------------------------------------------
+
+
+def _compared(source: Path, target: Path, size: Size | None) -> str:
+    """How far the new model's first output is from the old one's on one picture."""
+    readers = [name for name in backends.NAMES if backends.reads(name, source)]
+    own = [name for name in readers if name != "openvino" or len(readers) == 1]
+    installed = [name for name in own if backends.installed(name)]
+    new = backends.choose(target)
+    if not installed or not backends.installed(new):
+        return f"not compared, since {' or '.join(own)} is not installed"
+    try:
+        before = _output(installed[0], source, size)
+        after = _output(new, target, size)
+    except InferenceError as error:
+        raise ModelError(f"{source}: the comparison failed: {error}") from error
+    if before.shape != after.shape:
+        raise ModelError(
+            f"{source}: the new model gives {list(after.shape)}, the old one {list(before.shape)}"
+        )
+    most = float(np.abs(before - after).max(initial=0))
+    if not most <= MOST_APART * max(1.0, float(np.abs(before).max(initial=0))):
+        raise ModelError(f"{source}: the new model is {most:.1g} from the old one on one picture")
+    rows, columns = size or PROBE
+    return f"at most {most:.1g} apart on a picture of {columns}x{rows}"
+
+
+def _output(name: str, model: Path, size: Size | None) -> np.ndarray[Any, Any]:
+    """What a model makes of the same random picture, channels first."""
+    with closing(backends.load(name, model, Options(size=size))) as loaded:
+        spec = loaded.info.inputs[0]
+        channels = spec.channels if spec.channels > 0 else 3
+        sides = [
+            want if side == -1 else side
+            for side, want in zip(spec.size, size or PROBE, strict=True)
+        ]
+        picture = np.random.default_rng(0).random((max(spec.shape[0], 1), channels, *sides))
+        if spec.layout is not Layout.NCHW:
+            picture = picture.transpose(0, 2, 3, 1)
+        given = {spec.name: np.ascontiguousarray(picture.astype(spec.dtype))}
+        made = loaded.infer_async(given).result()
+        first = loaded.info.outputs[0]
+        array = np.asarray(made[first.name], np.float32)
+    return array if first.layout is not Layout.NHWC else array.transpose(0, 3, 1, 2)

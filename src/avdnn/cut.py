@@ -46,7 +46,7 @@ class Cut:
 
     def place(self, packet: av.Packet[Any]) -> bool:
         """Shift a packet in place; False if it is not wanted."""
-        unit = packet.time_base
+        unit = Fraction(packet.time_base)
         if is_cover(packet.stream):
             packet.pts = packet.dts = 0
             return True

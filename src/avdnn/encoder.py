@@ -19,6 +19,8 @@ from .errors import MediaError, UsageError
 from .frame import Frame
 from .listening import listening
 from .properties import display_matrix, field_order
+from .rotation import KEEPS_MATRIX, Turner, swaps_sides, turns
+from .versions import fraction
 
 _CODEC_SAYS_SAR = frozenset({"matroska", "webm", "nut", "yuv4mpegpipe"})
 """Containers whose own aspect ratio PyAV cannot set; there it has to be in the codec's stream."""
@@ -56,6 +58,7 @@ class VideoEncoder:
         self._converter: Converter
         self._like: Like
         self._last_pts: int | None = None
+        self._turner: Turner | None = None
         self._last_dts: int | None = None
         self._durations: dict[int, int] = {}
         try:
@@ -85,6 +88,10 @@ class VideoEncoder:
         source_matrix: int,
     ) -> None:
         """Plan for frames like the first one; `picture` is it as an av frame."""
+        turned = self._turns(display_matrix(frame.meta.template))
+        if self._turner is not None:
+            picture = self._turner.turn(picture)
+        sar = frame.meta.sar
         choice = choose_format(self._codec, pix_fmt, picture.format.name)
         if choice.note:
             self._note(choice.note)
@@ -93,7 +100,7 @@ class VideoEncoder:
         self._like = Like(
             time_base=unit,
             rate=rate,
-            sar=frame.meta.sar,
+            sar=1 / sar if sar and turned else sar,
             colours=colours,
             primaries=picture.color_primaries,
             transfer=picture.color_trc,
@@ -107,9 +114,23 @@ class VideoEncoder:
             )
         self._stream.time_base = unit
         self._hdr = hdr.read(frame.meta.template)
-        matrix = display_matrix(frame.meta.template)
-        if matrix:
+
+    def _turns(self, matrix: list[int]) -> bool:
+        """Keep the display matrix, or turn the pictures; whether that swaps width and height."""
+        form = self._container.format.name
+        if not matrix:
+            return False
+        if form in KEEPS_MATRIX:
             self._stream.set_display_matrix(matrix)
+            return False
+        filters = turns(matrix)
+        if filters is None:
+            self._note(f"the rotation is lost: {form} cannot store it, and it is no quarter turn")
+            return False
+        if filters:
+            self._turner = Turner(filters)
+            self._note(f"the pictures are turned upright: {form} cannot store their rotation")
+        return swaps_sides(filters)
 
     def _loses_sar(self) -> bool:
         form, codec = self._container.format.name, self._codec.canonical_name
@@ -140,6 +161,8 @@ class VideoEncoder:
         self._last_dts = packet.dts
 
     def _prepared(self, picture: av.VideoFrame) -> av.VideoFrame:
+        if self._turner is not None:
+            picture = self._turner.turn(picture)
         width, height = self._converter.size
         if (picture.width, picture.height) != (width, height):
             self._note(
@@ -156,8 +179,9 @@ class VideoEncoder:
     def _check_order(self, picture: av.VideoFrame) -> None:
         unit = self._like.time_base
         pts = picture.pts or 0
-        if picture.time_base and picture.time_base != unit:
-            pts = round(pts * picture.time_base / unit)
+        own = fraction(picture.time_base) or unit
+        if own != unit:
+            pts = round(pts * own / unit)
         if self._last_pts is not None and pts <= self._last_pts:
             raise MediaError(
                 f"{self._url}: frame {self.frames} at {float(pts * unit):.3f} s does not come "

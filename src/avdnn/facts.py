@@ -10,6 +10,7 @@ import av.container
 
 from .cut import MICROSECOND, seconds
 from .job import InputSpec
+from .versions import fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +37,18 @@ def learn(
     forced_rate: Fraction | None,
 ) -> Facts:
     """The facts of an open file; `forced_rate` replaces its own."""
-    rate = forced_rate or video.average_rate or video.guessed_rate
+    average, guessed = fraction(video.average_rate), fraction(video.guessed_rate)
+    unit = fraction(video.time_base) or MICROSECOND
+    rate = forced_rate or average or guessed
     duration = _duration(container, video, spec)
     frames = video.frames or None
     if spec.start or spec.duration is not None or frames is None:
         frames = max(1, round(duration * rate)) if duration is not None and rate else None
     return Facts(
-        time_base=1 / forced_rate if forced_rate else video.time_base or MICROSECOND,
+        time_base=1 / forced_rate if forced_rate else unit,
         rate=rate,
-        nominal_rate=forced_rate or video.guessed_rate or video.average_rate,
-        sar=video.sample_aspect_ratio,
+        nominal_rate=forced_rate or guessed or average,
+        sar=fraction(video.sample_aspect_ratio),
         duration=duration,
         frames=frames,
     )
@@ -57,8 +60,8 @@ def _duration(
     known: Fraction | None = None
     if container.duration is not None:
         known = container.duration * MICROSECOND
-    elif video.duration is not None and video.time_base:
-        known = video.duration * video.time_base
+    elif video.duration is not None:
+        known = video.duration * (fraction(video.time_base) or MICROSECOND)
     start, limit = seconds(spec.start), seconds(spec.duration)
     if known is not None and start:
         known = max(Fraction(0), known - start)

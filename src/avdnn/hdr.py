@@ -12,11 +12,12 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import av
 import av.container
 from av.bitstream import BitStreamFilterContext
+
+from .versions import side_data
 
 _MATROSKA_CODECS = {
     "av1": "V_AV1",
@@ -44,8 +45,7 @@ def read(frame: av.VideoFrame | None) -> Hdr | None:
     """The HDR metadata that a frame carries, or None."""
     mastering: tuple[Fraction, ...] = ()
     light = None
-    sides: Any = frame.side_data if frame is not None else ()
-    for side in sides:
+    for side in side_data(frame):
         if side.type.name == "MASTERING_DISPLAY_METADATA":
             mastering = _mastering(bytes(side))
         elif side.type.name == "CONTENT_LIGHT_LEVEL":

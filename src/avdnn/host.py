@@ -18,6 +18,7 @@ from .errors import FormatError, ModelError, NonFiniteError
 from .frame import Array, Frame, Layout, Meta, TensorSpec
 from .pixfmt import FORMATS, Family, PixelFormat, pixel_format
 from .properties import blank
+from .versions import fraction
 
 STRIP_ROWS = 64
 """Rows converted at a time: a strip stays in the cache over the passes made on it."""
@@ -28,7 +29,7 @@ def from_av(frame: av.VideoFrame, sar: Fraction | None = None) -> Frame:
     meta = Meta(
         pts=frame.pts,
         duration=frame.duration or 0,
-        time_base=frame.time_base or Fraction(1, 1000000),
+        time_base=fraction(frame.time_base) or Fraction(1, 1000000),
         sar=sar,
         template=frame,
     )

@@ -23,6 +23,7 @@ from .frame import Frame
 from .job import InputSpec
 from .opening import is_device, is_local, open_input
 from .timestamps import FrameClock, Splices
+from .versions import fraction
 
 _log = logging.getLogger(__name__)
 
@@ -179,7 +180,7 @@ class Reader:
         for packet in self._container.demux(self._video):
             if packet.size and packet.is_keyframe:
                 time = packet.dts if packet.pts is None else packet.pts
-                return (time or 0) * packet.time_base
+                return (time or 0) * Fraction(packet.time_base)
         return _NEVER
 
     def __iter__(self) -> Iterator[Item]:
@@ -219,7 +220,7 @@ class Reader:
         time = packet.dts if packet.pts is None else packet.pts
         if time is None or not packet.size:
             return
-        end = (time + (packet.duration or 0)) * packet.time_base
+        end = (time + (packet.duration or 0)) * Fraction(packet.time_base)
         self._reached = max(self._reached, end)
 
     def _decode(self, packet: av.Packet[Any]) -> list[av.VideoFrame]:
@@ -258,7 +259,6 @@ class Reader:
 
     def _tail(self) -> list[av.VideoFrame]:
         """Frames behind the last one, decoded again on one thread from the last key frame."""
-        unit = self._video.time_base or MICROSECOND
         last = self._clock.last or 0
         found = []
         again, video = open_input(self.spec, threaded=False)
@@ -271,14 +271,14 @@ class Reader:
             for packet in again.demux(video):
                 with suppress(av.error.FFmpegError):
                     found += [frame for frame in video.decode(packet) if _after(frame, last)]
-        _log.debug("%s: %d frames after %s s recovered", self.spec.url, len(found), last * unit)
+        _log.debug("%s: %d frames after the last one recovered", self.spec.url, len(found))
         return found
 
     # ---- time ------------------------------------------------------------------------------
 
     def _stamp(self, frame: av.VideoFrame) -> bool:
         """Give a decoded frame its time; False if it lies outside the cut."""
-        unit = frame.time_base or self._video.time_base or MICROSECOND
+        unit = fraction(frame.time_base) or fraction(self._video.time_base) or MICROSECOND
         shown = self._cut.shift(self._clock.time(frame, unit, self.nominal_rate), unit)
         if self._cut.is_early(shown):
             return False

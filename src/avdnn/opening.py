@@ -17,6 +17,7 @@ from .demuxing import check_options, decoder_options
 from .errors import DeviceError, MediaError, UsageError
 from .job import InputSpec
 from .listening import heard
+from .versions import AS_BYTES
 
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _PICTURE_RATE = ("image2", "image2pipe", "rawvideo")
@@ -114,14 +115,15 @@ def _open(spec: InputSpec, hardware: HWAccel | None) -> av.container.InputContai
     options = dict(spec.options) | _demuxer_options(spec, form)
 
     def attempt() -> av.container.InputContainer:
-        return av.open(
+        opened: av.container.InputContainer = av.open(
             name,
             "r",
             format=form,
             options=options,
             hwaccel=hardware,
-            metadata_errors="surrogateescape",
+            **AS_BYTES,
         )
+        return opened
 
     try:
         container = attempt()

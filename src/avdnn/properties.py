@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 from fractions import Fraction
-from typing import Any
 
 import av
 import av.error
 import av.filter
 from av.video.reformatter import VideoReformatter
 
+from .versions import side_data
+
 _READ_FROM_FRAMES = frozenset(
     {
         "A53_CC", "AFD", "AMBIENT_VIEWING_ENVIRONMENT", "DOVI_METADATA", "DOVI_RPU_BUFFER",
-        "DYNAMIC_HDR_PLUS", "DYNAMIC_HDR_VIVID", "GOP_TIMECODE", "ICC_PROFILE", "PANSCAN",
+        "DYNAMIC_HDR_PLUS", "DYNAMIC_HDR_VIVID", "EXIF", "GOP_TIMECODE", "ICC_PROFILE", "PANSCAN",
         "REGIONS_OF_INTEREST", "S12M_TIMECODE", "SEI_UNREGISTERED", "SPHERICAL", "STEREO3D",
+        "UNKNOWN_31",
     }
 )  # fmt: skip
-"""Side data that filters or encoders take from every frame; the rest belongs to the stream."""
+"""Side data that filters or encoders take from every frame; the rest belongs to the stream.
+31 is EXIF."""
 
 PROGRESSIVE, TOP_FIRST, BOTTOM_FIRST = 1, 4, 5
 """FFmpeg's numbers of the field orders of coded frames that hold both fields."""
@@ -46,20 +49,20 @@ def blank(source: av.VideoFrame, width: int, height: int, form: str) -> av.Video
     made.color_range, made.colorspace = source.color_range, source.colorspace
     made.color_primaries, made.color_trc = source.color_primaries, source.color_trc
     made.pts, made.duration = source.pts, source.duration
-    if source.time_base is not None:
+    if source.time_base:
         made.time_base = source.time_base
     return made
 
 
 def _has_more(source: av.VideoFrame) -> bool:
-    sides: Any = source.side_data
-    return source.interlaced_frame or any(data.type.name in _READ_FROM_FRAMES for data in sides)
+    return source.interlaced_frame or any(
+        data.type.name in _READ_FROM_FRAMES for data in side_data(source)
+    )
 
 
 def display_matrix(source: av.VideoFrame | None) -> list[int]:
     """The nine integers of a frame's display matrix; empty without one."""
-    sides: Any = source.side_data if source is not None else ()
-    for data in sides:
+    for data in side_data(source):
         if data.type.name == "DISPLAYMATRIX":
             return list(memoryview(bytes(data)).cast("i"))
     return []

@@ -68,7 +68,7 @@ class Splices:
         """Move a packet in place."""
         if packet.dts is None or packet.stream.type not in ("video", "audio"):
             return
-        unit, index = packet.time_base, packet.stream.index
+        unit, index = Fraction(packet.time_base), packet.stream.index
         now = packet.dts * unit + self._offset
         due = self._next.get(index)
         if due is not None and (abs(now - due) > _JUMP or now + _BACK < due):

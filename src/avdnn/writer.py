@@ -17,7 +17,7 @@ from av.format import Flags as FormatFlags
 from . import encoding, host, options
 from .cadence import frame_rate
 from .copying import Copies, kept_tags
-from .cut import Cut, seconds
+from .cut import MILLISECOND, Cut, seconds
 from .encoder import VideoEncoder
 from .errors import AvdnnError, MediaError, UsageError
 from .frame import Frame
@@ -25,6 +25,7 @@ from .job import OutputSpec
 from .media import Item, Reader
 from .pacing import ConstantRate, Counted, OwnTimes, Pace
 from .target import Target
+from .versions import AS_BYTES, fraction
 
 _log = logging.getLogger(__name__)
 
@@ -120,9 +121,7 @@ class Writer:
 
     def _open(self, form: str) -> None:
         spec = self.spec
-        self._container = av.open(
-            self._target.name, "w", format=form, metadata_errors="surrogateescape"
-        )
+        self._container = av.open(self._target.name, "w", format=form, **AS_BYTES)
         default = self._container.default_video_codec
         depth = encoding.depth_of(self.source.pix_fmt)
         codec = encoding.choose_encoder(spec, form, default, depth)
@@ -236,7 +235,7 @@ class Writer:
         """The source's chapters on the output's time line."""
         origin = self.source.origin + self._cut.origin
         for chapter in self.source.container.chapters():
-            unit = chapter["time_base"] or Fraction(1, 1000)
+            unit = fraction(chapter["time_base"]) or MILLISECOND
             shift = round(origin / unit)
             start, end = max(0, chapter["start"] - shift), chapter["end"] - shift
             if end > 0 and not self._cut.is_late(start, unit):
@@ -322,7 +321,7 @@ class Writer:
         self._closed = True
         try:
             self._container.close()
-        except (av.error.FFmpegError, OSError) as error:
+        except (av.error.FFmpegError, OSError, AssertionError, ValueError) as error:
             _log.debug("%s: closing a discarded output: %s", self.spec.url, error)
         self._target.discard()
 
@@ -333,4 +332,4 @@ class Writer:
 
 def _time(packet: av.Packet[Any]) -> Fraction:
     time = packet.dts if packet.pts is None else packet.pts
-    return (time or 0) * packet.time_base
+    return (time or 0) * Fraction(packet.time_base)

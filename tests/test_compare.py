@@ -101,6 +101,8 @@ def test_times_are_compared_to_half_a_tick() -> None:
 def test_other_size_is_a_difference_without_figures() -> None:
     found = compare(_frames(2), _frames(2, size=(64, 50)))
     assert found.problems[0] == "frame 0 has the sizes 64x48 and 64x50"
+    assert found.compared == 0
+    assert "0 frames of 64x48 yuv420p and 64x50 yuv420p compared" in found.as_text()
     assert found.planes == ()
     assert math.isnan(found.psnr)
     assert json.loads(found.as_json())["psnr"] is None

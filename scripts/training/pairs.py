@@ -7,6 +7,7 @@ and where that lies in its clean one, so that patches are cut by index arithmeti
 from __future__ import annotations
 
 import functools
+import itertools
 import multiprocessing
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -131,8 +132,12 @@ def build(photos: list[Path], recipe: Recipe, *, seed: int, workers: int) -> Poo
     paths = [path for path in photos for _ in SIZES]
     seeds = [seed * 3_000 + i for i in range(len(photos) * count)]
     job = functools.partial(_degrade, recipe=recipe)
-    with multiprocessing.get_context("fork").Pool(workers) as pool:
-        made = pool.starmap(job, zip(paths, seeds, strict=True), chunksize=1)
+    work = list(zip(paths, seeds, strict=True))
+    if workers == 1:
+        made = list(itertools.starmap(job, work))
+    else:
+        with multiprocessing.get_context("fork").Pool(workers) as pool:
+            made = pool.starmap(job, work, chunksize=1)
     low, high, rows = [], [], []
     low_offset = high_offset = 0
     for image, samples in made:

@@ -170,6 +170,7 @@ class _Tally:
         weighted = sum(plane.ssim * plane.samples for plane in self.planes.values())
         return Comparison(
             frames=(self.counts[0], self.counts[1]),
+            compared=self.compared,
             formats=(self.formats[0], self.formats[1]),
             sizes=(self.sizes[0], self.sizes[1]),
             planes=planes,

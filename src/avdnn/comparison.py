@@ -33,12 +33,13 @@ class Comparison:
     """What was found. `problems` are lines that say why `same` is false, the first first.
 
     `frames`, `formats` and `sizes` (width, height) are those of both inputs, sizes and formats
-    of their first frames. `psnr` is over all samples of all frames; `worst_frame` counts from 0
-    and has the PSNR `worst_psnr`. Figures cover the frames that both have, up to a frame whose
-    sizes differ; without one, psnr is nan.
+    of their first frames. Figures cover the `compared` frames that both have, up to a frame whose
+    sizes differ; without one, psnr is nan. `psnr` is over all samples of all frames;
+    `worst_frame` counts from 0 and has the PSNR `worst_psnr`.
     """
 
     frames: tuple[int, int]
+    compared: int
     formats: tuple[str, str]
     sizes: tuple[tuple[int, int], tuple[int, int]]
     planes: tuple[PlaneFigures, ...]
@@ -64,8 +65,12 @@ class Comparison:
 
     def as_text(self) -> str:
         """Lines for people."""
-        (width, height), count = self.sizes[0], min(self.frames)
-        lines = [f"{count} frames of {width}x{height} {self.formats[0]} compared"]
+        first, second = (
+            f"{width}x{height} {form}"
+            for (width, height), form in zip(self.sizes, self.formats, strict=True)
+        )
+        what = first if first == second else f"{first} and {second}"
+        lines = [f"{self.compared} frames of {what} compared"]
         for plane in self.planes:
             lines.append(
                 f"{plane.name}: max difference {plane.max_diff:g}, PSNR {_db(plane.psnr)}, "

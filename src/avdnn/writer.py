@@ -220,6 +220,7 @@ class Writer:
             unit=pace.unit,
             rate=rate,
             source_matrix=self.source.video.codec_context.colorspace,
+            source_hdr=self.source.hdr,
         )
         self._container.set_chapters(list(self._chapters()))
         return pace

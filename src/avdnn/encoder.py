@@ -86,6 +86,7 @@ class VideoEncoder:
         unit: Fraction,
         rate: Fraction | None,
         source_matrix: int,
+        source_hdr: hdr.Hdr | None,
     ) -> None:
         """Plan for frames like the first one; `picture` is it as an av frame."""
         turned = self._turns(display_matrix(frame.meta.template))
@@ -113,7 +114,7 @@ class VideoEncoder:
                 "take another -c:v or -f mp4"
             )
         self._stream.time_base = unit
-        self._hdr = hdr.read(frame.meta.template)
+        self._hdr = hdr.merged(hdr.read(frame.meta.template), picture.color_trc, source_hdr)
 
     def _turns(self, matrix: list[int]) -> bool:
         """Keep the display matrix, or turn the pictures; whether that swaps width and height."""

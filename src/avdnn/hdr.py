@@ -12,6 +12,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import av
 import av.container
@@ -29,6 +30,9 @@ _MATROSKA_CODECS = {
 }
 
 
+_HDR_TRANSFERS = (16, 18)
+
+
 @dataclass(frozen=True, slots=True)
 class Hdr:
     """Chromaticities are x, y of red, green, blue and white; luminances are cd/m^2.
@@ -41,20 +45,32 @@ class Hdr:
     light: tuple[int, int] | None = None
 
 
-def read(frame: av.VideoFrame | None) -> Hdr | None:
-    """The HDR metadata that a frame carries, or None."""
-    mastering: tuple[Fraction, ...] = ()
-    light = None
-    for side in side_data(frame):
-        if side.type.name == "MASTERING_DISPLAY_METADATA":
-            mastering = _mastering(bytes(side))
-        elif side.type.name == "CONTENT_LIGHT_LEVEL":
-            light = struct.unpack("=II", bytes(side)[:8])
+def read(frame: av.VideoFrame | None, decoder: Any = None) -> Hdr | None:
+    """The HDR metadata that a frame carries, or else its decoder holds, or None.
+
+    libavcodec 63 leaves the light level of HEVC with the decoder; PyAV before 19 does not show it.
+    """
+    held = {key.name: data for key, data in getattr(decoder, "decoded_side_data", {}).items()}
+    held |= {side.type.name: bytes(side) for side in side_data(frame)}
+    mastering = _mastering(held.get("MASTERING_DISPLAY_METADATA", b""))
+    level = held.get("CONTENT_LIGHT_LEVEL", b"")
+    light = struct.unpack("=II", level[:8]) if len(level) >= 8 else None
     return Hdr(mastering, light) if mastering or light else None
+
+
+def merged(found: Hdr | None, transfer: int, source: Hdr | None) -> Hdr | None:
+    """What frames carry, completed by what their file said, if they still are HDR (PQ, HLG)."""
+    if source is None or transfer not in _HDR_TRANSFERS:
+        return found
+    if found is None:
+        return source
+    return Hdr(found.mastering or source.mastering, found.light or source.light)
 
 
 def _mastering(data: bytes) -> tuple[Fraction, ...]:
     """AVMasteringDisplayMetadata: ten rationals (lowest luminance before highest), two flags."""
+    if len(data) < 88:
+        return ()
     *pairs, has_primaries, has_luminance = struct.unpack("=22i", data[:88])
     if not has_primaries or not has_luminance:
         return ()

@@ -14,7 +14,7 @@ import av.container
 import av.error
 from av.format import Flags as FormatFlags
 
-from . import host
+from . import hdr, host
 from .cadence import frame_rate
 from .cut import MICROSECOND, Cut, seconds
 from .errors import MediaError, UsageError
@@ -48,7 +48,8 @@ class Reader:
     Damage (undecodable packets, a file that ends early) does not stop the reading: all that
     decodes is delivered, each fact is logged as a warning and kept in `damage`.
     `wrap` makes a Frame of an av frame and its sample aspect ratio. The attributes of `Facts` are
-    attributes of an open reader; `copied` is every stream but the decoded one, in file order.
+    attributes of an open reader; `hdr` is the stream's HDR metadata once a frame has come, and
+    `copied` every stream but the decoded one, in file order.
     """
 
     def __init__(
@@ -135,6 +136,8 @@ class Reader:
             origin = begin + start
             self._seek(origin)
         self._cut = Cut(origin, trims=bool(start), end=end)
+        self.hdr: hdr.Hdr | None = None
+        self._decoded_any = False
         self._clock = FrameClock(self._note)
         self._sent = self._decoded = self._count = self._bad_packets = 0
         self._flawed: list[Fraction] = []
@@ -241,6 +244,9 @@ class Reader:
     def _frames(self, decoded: list[av.VideoFrame]) -> Iterator[Frame]:
         while decoded:
             frame = decoded.pop(0)
+            if not self._decoded_any:
+                self._decoded_any = True
+                self.hdr = hdr.read(frame, self._video.codec_context)
             if self._stamp(frame):
                 self._count += 1
                 if frame.is_corrupt:

@@ -23,6 +23,8 @@ from avdnn.job import Job
 from avdnn.pipeline import Report
 from avdnn.progress import Progress
 
+from .conftest import require_module
+
 ENV = {**os.environ, "PYTHONPATH": str(Path(avdnn.__file__).parent.parent)}
 CLIP = ["-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.2"]
 
@@ -45,7 +47,7 @@ def _program(*argv: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for command in ("run", "inspect", "backends", "models", "doctor", "compare"):
+    for command in ("run", "inspect", "backends", "models", "doctor", "compare", "convert"):
         assert f" {command} " in shown
     assert "0 done; 1 failed; 2 usage; 3 device or backend unavailable; 130" in shown
     assert "143 terminated by SIGTERM" in shown
@@ -132,12 +134,30 @@ def test_compare_tells_equal_from_different(
     assert json.loads(capsys.readouterr().out)["same"] is False
 
 
+def test_convert_makes_a_file_and_says_how_near_it_is(
+    tmp_path: Path, reference: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_module("openvino")
+    require_module("onnxruntime")
+    source = str(reference / "models" / "half_1.onnx")
+    target = str(tmp_path / "half.xml")
+    assert main(["convert", source, target, "--size", "32x16"]) == 0
+    assert (
+        capsys.readouterr().out
+        == f"{target} from {source}: at most 0 apart on a picture of 32x16\n"
+    )
+    assert main(["convert", source, target]) == 1
+    assert "exists" in capsys.readouterr().err
+    assert main(["convert", "-y", source, target]) == 0
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
         (["frobnicate"], 2, "frobnicate"),
         (["inspect"], 2, "Missing argument"),
         (["models", "--jsn"], 2, "--jsn"),
+        (["convert", "nosuch.onnx", "a.xml"], 1, "nosuch.onnx: no such model file"),
         (["sess-config"], 1, "nothing to set"),
         (["sess-config", "0xzz"], 1, "hex digits"),
         (["run", "-i", "a"], 2, "no output file"),

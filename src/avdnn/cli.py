@@ -176,6 +176,20 @@ def compare(
     raise typer.Exit(found.exit_code)
 
 
+@app.command(help="Convert a model file to another format, and compare the two.")
+def convert(
+    source: Annotated[Path, typer.Argument(help="A model file.")],
+    target: Annotated[Path, typer.Argument(help="The new file; its name says the format.")],
+    size: Annotated[str, typer.Option(metavar="WxH", help="Fix the pictures' size.")] = "",
+    overwrite: Annotated[bool, typer.Option("-y", help="Overwrite the target.")] = False,
+) -> None:
+    from . import convert as converting
+    from . import quantities
+
+    frame = quantities.size(size, "--size")[::-1] if size else None
+    print(converting.convert(source, target, size=frame, overwrite=overwrite))
+
+
 @app.command(help="Print TensorFlow's sess_config= for some settings, or explain one.")
 def sess_config(
     text: Annotated[str, typer.Argument(metavar="[0x...]", help="Explain this one.")] = "",

@@ -456,6 +456,23 @@ def test_other_video_streams_are_copied_and_named(tmp_path: Path) -> None:
     assert len(after[1]) == 25
 
 
+def test_a_time_code_is_made_anew(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "in.mov"), "w") as output:
+        video = output.add_stream("libx264", rate=25)
+        video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
+        video.metadata["timecode"] = "01:00:00:00"
+        for number in range(3):
+            frame = picture(number, 64, 48)
+            frame.pts, frame.time_base = number, Fraction(1, 25)
+            output.mux(video.encode(frame))
+        output.mux(video.encode(None))
+    writer = copy(tmp_path / "in.mov", tmp_path / "out.mov", options=FAST)
+    assert writer.notes == []
+    with av.open(str(tmp_path / "out.mov")) as made:
+        assert [stream.type for stream in made.streams] == ["video", "data"]
+        assert made.streams.video[0].metadata["timecode"] == "01:00:00:00"
+
+
 def test_streams_that_a_container_cannot_hold_are_refused_before_anything(tmp_path: Path) -> None:
     source = clip(tmp_path / "in.mkv", audio=[0.0], subtitles=SUBTITLES, font=True)
     with pytest.raises(MediaError, match=r"webm cannot hold audio stream 1 \(aac, eng\).*-an"):

@@ -67,7 +67,7 @@ class Copies:
     def add(self, stream: av.stream.Stream) -> None:
         """Make room for one stream; MediaError if the container cannot hold what is asked for."""
         wanted = {"audio": self._spec.audio, "subtitle": self._spec.subtitles}
-        if not wanted.get(stream.type, True) or _is_chapter_text(stream):
+        if not wanted.get(stream.type, True) or _is_remade(stream):
             return
         if self._pictures_only:
             self._leave_out(stream, "this format holds pictures only")
@@ -154,11 +154,14 @@ def _fits(form: av.ContainerFormat, stream: av.stream.Stream) -> bool:
     return True
 
 
-def _is_chapter_text(stream: av.stream.Stream) -> bool:
-    """Whether a data stream of a QuickTime file is how it stores its chapters."""
+def _is_remade(stream: av.stream.Stream) -> bool:
+    """Whether a data stream of a QuickTime file holds what muxers make anew from tags and
+    chapters: the time code, or the chapters' titles."""
     container = stream.container
-    stored = container.format.name.startswith("mov") and bool(container.chapters())
-    return stored and stream.type == "data" and stream.name == "bin_data"
+    if stream.type != "data" or not container.format.name.startswith("mov"):
+        return False
+    titles = getattr(stream, "name", None) == "bin_data" and bool(container.chapters())
+    return titles or "timecode" in stream.metadata
 
 
 _SWITCHES = {"audio": "-an", "subtitle": "-sn"}

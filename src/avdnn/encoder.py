@@ -92,7 +92,7 @@ class VideoEncoder:
         turned = self._turns(display_matrix(frame.meta.template))
         if self._turner is not None:
             picture = self._turner.turn(picture)
-        sar = frame.meta.sar
+        sar, self._own_format = frame.meta.sar, picture.format.name
         choice = choose_format(self._codec, pix_fmt, picture.format.name)
         if choice.note:
             self._note(choice.note)
@@ -169,6 +169,11 @@ class VideoEncoder:
             self._note(
                 f"the frames' size changes from {width}x{height} to "
                 f"{picture.width}x{picture.height}; they are scaled to the first size"
+            )
+        if picture.format.name != self._own_format:
+            self._note(
+                f"the frames' format changes from {self._own_format} to {picture.format.name}; "
+                f"they are converted to {self._converter.pix_fmt} like the first"
             )
         picture = self._converter.convert(picture)
         picture.pict_type = 0

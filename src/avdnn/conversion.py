@@ -88,6 +88,7 @@ class Converter:
             src_color_range=ColorRange(source_range),
             dst_color_range=ColorRange(range_ or source_range),
             dst_colorspace=_SWSCALE.get(matrix),
+            threads=1,  # its slices may write over each other's borders in narrow pictures
         )
         made.colorspace, made.color_range = matrix, range_
         return made

@@ -296,7 +296,10 @@ class ChromaScaler:
         view[...] = source >> known.shift if known.shift else source
         key = (height, width, rows, columns, known.depth, source.ndim)
         context = self._contexts.setdefault(key, VideoReformatter())
-        scaled = context.reformat(staged, columns, rows, gray.name, interpolation="BICUBIC")
+        # One thread: swscale's slices may write over each other's borders in narrow pictures.
+        scaled = context.reformat(
+            staged, columns, rows, gray.name, interpolation="BICUBIC", threads=1
+        )
         result = _views(scaled, gray)[0]
         if known.shift:
             np.left_shift(result, known.shift, out=target)

@@ -615,7 +615,7 @@ def test_bfloat16_runs_where_the_processor_has_it(
         assert np.abs(run(loaded, codes()).astype(int) - scaled(codes(), 0.5)).max() <= 1
 
 
-@pytest.mark.parametrize("key", ["optimize", "compile", "keep_memory"])
+@pytest.mark.parametrize("key", ["optimize", "compile", "capture"])
 def test_flag_that_is_no_flag_is_refused(tmp_path: Path, key: str) -> None:
     with pytest.raises(ModelError, match=f"{key}=perhaps") as error:
         backends.load(

@@ -32,7 +32,6 @@ SUFFIXES: tuple[str, ...] = (".pb", "")
 KEYS: Mapping[str, str] = {
     "sess_config": "0x...: a serialized ConfigProto, bytes forward or reversed; see "
     "`avdnn sess-config`",
-    "keep_memory": "1 (default): the process keeps freed memory, which saves CPU time, 0: no",
 }
 
 ON = 1
@@ -80,10 +79,7 @@ def load(model: Path, options: Options) -> TensorFlow:
     if options.scale == 0:
         message = "scale=0: the model's tensors hold (x - mean) / scale, so it is not 0"
         raise ModelError(message, backend="tensorflow")
-    keep = options.config.get("keep_memory", "1")
-    if keep not in ("0", "1"):
-        raise ModelError(f"keep_memory={keep}: 0 or 1 is wanted", backend="tensorflow")
-    if keep == "1" and device == "cpu":
+    if device == "cpu":
         keep_pages()
     config = _config(tf, device, options)
     runnable = build(tf, read(tf, model), model, options)

@@ -30,7 +30,6 @@ KEYS: Mapping[str, str] = {
     "optimize": "1 (default): freeze TorchScript and lay tensors out channels last, 0: as it is",
     "compile": "1: compile the network (slow start; needs a C++ compiler), 0 (default): do not",
     "capture": "1: replay the network as a CUDA graph, for frames on a GPU, 0 (default): do not",
-    "keep_memory": "1 (default): the process keeps freed memory, which saves CPU time, 0: no",
 }
 
 
@@ -58,8 +57,7 @@ def load(model: Path, options: Options) -> Torch:
         )
     flags = {key: _flag(options.config, key, key not in ("compile", "capture")) for key in KEYS}
     if device == "cpu":
-        if flags["keep_memory"]:
-            keep_pages()
+        keep_pages()
         torch.set_num_threads(options.threads or _cpu.cores())
     elif device.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = False

@@ -256,8 +256,25 @@ def test_a_photo_with_exif_comes_out_upright(tmp_path: Path) -> None:
         assert (frame.width, frame.height, frame.rotation) == (48, 64, 0)
 
 
+@pytest.mark.parametrize(("name", "codec"), [("o.webm", ""), ("o.mkv", "libsvtav1"), ("o.mkv", "")])
+def test_matroska_holds_the_aspect_ratio_itself(tmp_path: Path, name: str, codec: str) -> None:
+    source = clip(
+        tmp_path / "in.mkv", frames=30, size=(96, 64), audio=[0.0], subtitles=SUBTITLES, font=True
+    )
+    rest = {"audio": False, "subtitles": False} if name == "o.webm" else {}
+    text = f"movie={source},setsar=16/11"
+    with av.open(text, format="lavfi"):
+        pass
+    copy(text, tmp_path / name, {"format": "lavfi"}, codec=codec, **rest)
+    assert probe(tmp_path / name, "stream=sample_aspect_ratio").split()[0] in ("35:24", "16:11")
+    assert len(times(tmp_path / name)) == 30
+    with av.open(str(tmp_path / name)) as made:
+        made.seek(500_000)
+        assert next(made.decode(video=0)).width == 96
+
+
 def test_an_aspect_ratio_that_cannot_be_carried_is_said(tmp_path: Path) -> None:
-    writer = lavfi(tmp_path / "out.webm", "setsar=4/3")
+    writer = lavfi(tmp_path / "out.y4m", "setsar=4/3")
     assert any("sample aspect ratio 4/3 is lost" in note for note in writer.notes)
 
 

@@ -22,12 +22,12 @@ from .properties import display_matrix, field_order
 from .rotation import KEEPS_MATRIX, Turner, swaps_sides, turns
 from .versions import fraction
 
-_CODEC_SAYS_SAR = frozenset({"matroska", "webm", "nut", "yuv4mpegpipe"})
-"""Containers whose own aspect ratio PyAV cannot set; there it has to be in the codec's stream."""
+_NO_RATIO = frozenset({"matroska", "webm", "nut", "yuv4mpegpipe"})
+"""Containers whose own aspect ratio PyAV cannot set."""
 
 _DAY = 24 * 3600
 
-_SILENT_ON_SAR = frozenset({"av1", "vp8", "vp9", "rawvideo", "wrapped_avframe"})
+_SILENT_ON_RATIO = frozenset({"av1", "vp8", "vp9", "rawvideo", "wrapped_avframe"})
 """Codecs whose streams hold no sample aspect ratio."""
 
 
@@ -107,12 +107,6 @@ class VideoEncoder:
             transfer=picture.color_trc,
             field_order=field_order(picture),
         )
-        if self._loses_sar():
-            self._note(
-                f"the sample aspect ratio {self._like.sar} is lost: "
-                f"{self._codec.canonical_name} in {self._container.format.name} cannot carry it; "
-                "take another -c:v or -f mp4"
-            )
         self._stream.time_base = unit
         self._hdr = hdr.merged(hdr.read(frame.meta.template), picture.color_trc, source_hdr)
 
@@ -133,10 +127,28 @@ class VideoEncoder:
             self._note(f"the pictures are turned upright: {form} cannot store their rotation")
         return swaps_sides(filters)
 
-    def _loses_sar(self) -> bool:
-        form, codec = self._container.format.name, self._codec.canonical_name
-        wide = self._like.sar not in (None, 1)
-        return wide and form in _CODEC_SAYS_SAR and codec in _SILENT_ON_SAR
+    @property
+    def track(self) -> int:
+        """The number of the video among the streams, attachments not counted."""
+        before = [made for made in self._container.streams if made.index < self._stream.index]
+        return sum(made.type != "attachment" for made in before)
+
+    @property
+    def missing_ratio(self) -> Fraction | None:
+        """The aspect ratio that the container should have got and did not; None if all is well.
+
+        Matroska has whole pixels only: a ratio that it would round stays in the codec's stream.
+        """
+        sar = self._like.sar
+        if sar is None or sar == 1 or self._container.format.name not in _NO_RATIO:
+            return None
+        whole = (self._converter.size[0] * sar).denominator == 1
+        return sar if whole or not self.holds_ratio else None
+
+    @property
+    def holds_ratio(self) -> bool:
+        """Whether the codec's stream says the aspect ratio by itself."""
+        return self._codec.canonical_name not in _SILENT_ON_RATIO
 
     def encode(self, picture: av.VideoFrame | None) -> list[av.Packet[Any]]:
         """Packets that are ready; None flushes."""

@@ -18,6 +18,7 @@ import av
 import av.container
 from av.bitstream import BitStreamFilterContext
 
+from .ebml import double, element, uint
 from .versions import side_data
 
 _MATROSKA_CODECS = {
@@ -134,27 +135,15 @@ def _document(codec: str, hdr: Hdr) -> bytes:
     """A Matroska file of one video track and one empty access unit."""
     colour = b""
     if hdr.light:
-        colour += _uint("55BC", hdr.light[0]) + _uint("55BD", hdr.light[1])
+        colour += uint("55BC", hdr.light[0]) + uint("55BD", hdr.light[1])
     if hdr.mastering:
         values = zip(range(0x55D1, 0x55DB), hdr.mastering, strict=True)
-        colour += _element("55D0", b"".join(_float(f"{ident:X}", x) for ident, x in values))
-    video = _uint("B0", 64) + _uint("BA", 64) + _element("55B0", colour)
-    track = _uint("D7", 1) + _uint("73C5", 1) + _uint("83", 1)
-    track += _element("86", codec.encode()) + _element("E0", video)
+        colour += element("55D0", b"".join(double(f"{ident:X}", float(x)) for ident, x in values))
+    video = uint("B0", 64) + uint("BA", 64) + element("55B0", colour)
+    track = uint("D7", 1) + uint("73C5", 1) + uint("83", 1)
+    track += element("86", codec.encode()) + element("E0", video)
     block = b"\x81\x00\x00\x80" + b"\x00\x00\x00\x01\x46\x01\x50"
-    cluster = _uint("E7", 0) + _element("A3", block)
-    tracks = _element("1654AE6B", _element("AE", track))
-    segment = tracks + _element("1F43B675", cluster)
-    return _element("1A45DFA3", _element("4282", b"matroska")) + _element("18538067", segment)
-
-
-def _element(ident: str, body: bytes) -> bytes:
-    return bytes.fromhex(ident) + struct.pack(">Q", len(body) | 1 << 56) + body
-
-
-def _uint(ident: str, value: int) -> bytes:
-    return _element(ident, struct.pack(">Q", value))
-
-
-def _float(ident: str, value: Fraction) -> bytes:
-    return _element(ident, struct.pack(">d", float(value)))
+    cluster = uint("E7", 0) + element("A3", block)
+    tracks = element("1654AE6B", element("AE", track))
+    segment = tracks + element("1F43B675", cluster)
+    return element("1A45DFA3", element("4282", b"matroska")) + element("18538067", segment)

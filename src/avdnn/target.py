@@ -105,6 +105,11 @@ class Target:
     def _error(self, error: OSError) -> MediaError:
         return MediaError(f"{self.url}: {(error.strerror or str(error)).lower()}", self.url)
 
+    @property
+    def part(self) -> Path | None:
+        """The unfinished file; None where there is none."""
+        return self._part
+
     def commit(self) -> None:
         """Put the whole file under its final name."""
         if self._part is None or self._final is None:

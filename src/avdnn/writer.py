@@ -14,7 +14,7 @@ import av.error
 from av.codec import Codec
 from av.format import Flags as FormatFlags
 
-from . import encoding, host, options
+from . import anamorphic, encoding, host, options
 from .cadence import frame_rate
 from .copying import Copies, kept_tags
 from .cut import MILLISECOND, Cut, seconds
@@ -33,6 +33,8 @@ _CONSTANT_RATE = frozenset(
     {"avi", "dv", "mpeg", "mxf", "svcd", "vcd", "dvd", "vob", "yuv4mpegpipe", "ivf"}
 )
 """Containers that count frames instead of storing times."""
+
+_STRETCHED = frozenset({"matroska", "webm"})
 
 _SEEKING = frozenset({"3g2", "3gp", "ipod", "mov", "mp4", "psp"})
 """Containers that go back to their beginning at the end."""
@@ -314,7 +316,21 @@ class Writer:
             raise MediaError(f"{self.spec.url}: no frame came; nothing is written", self.spec.url)
         self._release(all_of_it=True)
         self._container.mux(self._encoder.encode(None))
+        track, ratio = self._encoder.track, self._encoder.missing_ratio
+        form = self._container.format.name
         self._container.close()
+        if ratio is not None:
+            self._stretch(form, track, ratio)
+
+    def _stretch(self, form: str, track: int, ratio: Fraction) -> None:
+        """Put the aspect ratio into the finished file, or say that it is lost."""
+        part = self._target.part
+        done = form in _STRETCHED and part is not None and anamorphic.stretch(part, track, ratio)
+        if not done and not self._encoder.holds_ratio:
+            self._note(
+                f"the sample aspect ratio {ratio} is lost: this codec in {form} cannot carry it; "
+                "take another -c:v or -f mp4"
+            )
 
     def _discard(self) -> None:
         if self._closed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from fractions import Fraction
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -22,6 +22,7 @@ from .facts import learn
 from .frame import Frame
 from .job import InputSpec
 from .opening import is_device, is_local, open_input
+from .seeking import declares, seek, tail
 from .timestamps import FrameClock, Splices
 from .versions import fraction
 
@@ -30,9 +31,6 @@ _log = logging.getLogger(__name__)
 Item: TypeAlias = "Frame | av.Packet[Any]"
 """A decoded frame, or a packet of a copied stream; times count from the same origin."""
 
-_REORDERING = Fraction(3, 23)
-"""How far FFmpeg goes back for B-frames where a demuxer seeks by decoding time."""
-_NEVER = Fraction(1 << 62)
 _NAMED_PACKETS = 3
 """Damaged packets that are named one by one; more are counted."""
 _DECLARES_DURATION = ("mov", "matroska", "avi", "flv", "asf", "nut")
@@ -134,7 +132,7 @@ class Reader:
             raise UsageError(f"-t {self.spec.duration:g} before -i: must be more than 0")
         if start:
             origin = begin + start
-            self._seek(origin)
+            seek(self._container, self._video, origin, begin)
         self._cut = Cut(origin, trims=bool(start), end=end)
         self.hdr: hdr.Hdr | None = None
         self._decoded_any = False
@@ -149,7 +147,7 @@ class Reader:
 
     def _has(self, flag: Any) -> bool:
         """Whether the demuxer declares that trait."""
-        return bool(flag.value & self._container.format.flags)
+        return declares(self._container.format, flag)
 
     def _rate_option(self) -> Fraction | None:
         """-r before -i, where the demuxer does not take it as its own option."""
@@ -159,32 +157,6 @@ class Reader:
         if rate is None:
             raise UsageError(f"-r {self.spec.rate}: not a frame rate, such as 25 or 30000/1001")
         return rate
-
-    def _seek(self, origin: Fraction) -> None:
-        """Go to a key frame at or before `origin`; what cannot seek is read from the start.
-
-        Some demuxers land behind the target (MPEG-TS); then the target moves back.
-        """
-        first = self._begin() - 1
-        by_pts = self._has(FormatFlags.seek_to_pts) or not self._video.codec_context.has_b_frames
-        target, step = origin - (0 if by_pts else _REORDERING), Fraction(1)
-        try:
-            while True:
-                self._container.seek(int(max(first, target) / MICROSECOND))
-                if target <= first or self._next_key() <= origin:
-                    break
-                target, step = target - step, step * 2
-            self._container.seek(int(max(first, target) / MICROSECOND))
-        except (av.error.FFmpegError, OSError) as error:
-            _log.debug("%s: cannot seek, reading from the start: %s", self.spec.url, error)
-
-    def _next_key(self) -> Fraction:
-        """When the next key frame of the video is shown; the end of the file counts as never."""
-        for packet in self._container.demux(self._video):
-            if packet.size and packet.is_keyframe:
-                time = packet.dts if packet.pts is None else packet.pts
-                return (time or 0) * Fraction(packet.time_base)
-        return _NEVER
 
     def __iter__(self) -> Iterator[Item]:
         with closing(self._packets()) as packets:
@@ -196,7 +168,7 @@ class Reader:
                 if self._video_over and self._cut.is_over(self.copied, self._shown()):
                     break
         if self._swallowed():
-            yield from self._frames(self._tail())
+            yield from self._frames(tail(self.spec, self._clock.last or 0))
         self._check_end()
 
     def _shown(self) -> Fraction:
@@ -263,23 +235,6 @@ class Reader:
         file = is_local(self.spec.url) and not is_device(self.spec.format)
         return whole and file and not self.spec.hwaccel and self._decoded < self._sent
 
-    def _tail(self) -> list[av.VideoFrame]:
-        """Frames behind the last one, decoded again on one thread from the last key frame."""
-        last = self._clock.last or 0
-        found = []
-        again, video = open_input(self.spec, threaded=False)
-        with again:
-            try:
-                again.seek(last, stream=video)
-            except av.error.FFmpegError as error:
-                _log.debug("%s: cannot seek to the tail: %s", self.spec.url, error)
-                return []
-            for packet in again.demux(video):
-                with suppress(av.error.FFmpegError):
-                    found += [frame for frame in video.decode(packet) if _after(frame, last)]
-        _log.debug("%s: %d frames after the last one recovered", self.spec.url, len(found))
-        return found
-
     # ---- time ------------------------------------------------------------------------------
 
     def _stamp(self, frame: av.VideoFrame) -> bool:
@@ -341,8 +296,3 @@ class Reader:
                 f"the file ends early: {float(missing):.3f} s of the "
                 f"{float(declared * MICROSECOND):.3f} s that its header promises are missing"
             )
-
-
-def _after(frame: av.VideoFrame, last: int) -> bool:
-    time = frame.dts if frame.pts is None else frame.pts
-    return time is not None and time > last

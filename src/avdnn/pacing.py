@@ -8,7 +8,31 @@ from typing import Protocol
 
 import av
 
-from .cadence import Cadence
+from .cadence import Cadence, frame_rate
+from .errors import UsageError
+from .job import OutputSpec
+
+_CONSTANT_RATE = frozenset(
+    {"avi", "dv", "mpeg", "mxf", "svcd", "vcd", "dvd", "vob", "yuv4mpegpipe", "ivf"}
+)
+"""Containers that count frames instead of storing times."""
+
+_COARSE_CLOCK = frozenset({"h261", "h263", "h263p", "mpeg1video", "mpeg2video", "mpeg4", "dvvideo"})
+"""Encoders that cannot count in the fine time bases that containers use."""
+
+
+def constant_rate(
+    spec: OutputSpec, form: str, codec: str, nominal: Fraction | None
+) -> Fraction | None:
+    """The constant rate to keep, or None for the frames' own times; `nominal` is the source's."""
+    if spec.rate:
+        rate = frame_rate(spec.rate)
+        if rate is None:
+            raise UsageError(f"-r {spec.rate}: not a frame rate, such as 25 or 30000/1001")
+        return rate
+    if form in _CONSTANT_RATE or codec in _COARSE_CLOCK:
+        return nominal or Fraction(25)
+    return None
 
 
 class Pace(Protocol):

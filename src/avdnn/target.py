@@ -9,8 +9,10 @@ import shutil
 import stat
 from pathlib import Path
 
+import av
+
 from .access import cannot_write
-from .errors import MediaError
+from .errors import MediaError, UsageError
 from .job import InputSpec, OutputSpec
 from .opening import av_name, is_device, is_local, is_pattern, local_path
 
@@ -18,6 +20,20 @@ _IN_PLACE = frozenset(
     {"null", "hls", "dash", "segment", "stream_segment", "tee", "smoothstreaming"}
 )
 """Formats that name their own files, or none: there is no single file to rename."""
+
+
+def output_format(spec: OutputSpec) -> str:
+    """The name of the container that -f or the file's name asks for."""
+    try:
+        if spec.format:
+            return av.ContainerFormat(spec.format, "w").name
+        with av.open(spec.url, "w") as guessed:
+            return guessed.format.name
+    except ValueError as error:
+        wrong = f"{spec.url}: no container goes with this name; choose one with -f"
+        if spec.format:
+            wrong = f"-f {spec.format}: no such output format"
+        raise UsageError(wrong) from error
 
 
 class Target:

@@ -11,11 +11,9 @@ from typing import Any
 import av
 import av.container
 import av.error
-from av.codec import Codec
 from av.format import Flags as FormatFlags
 
 from . import anamorphic, encoding, host, options
-from .cadence import frame_rate
 from .copying import Copies, kept_tags
 from .cut import MILLISECOND, Cut, seconds
 from .encoder import VideoEncoder
@@ -23,24 +21,17 @@ from .errors import AvdnnError, MediaError, UsageError
 from .frame import Frame
 from .job import OutputSpec
 from .media import Item, Reader
-from .pacing import ConstantRate, Counted, OwnTimes, Pace
-from .target import Target
+from .pacing import ConstantRate, Counted, OwnTimes, Pace, constant_rate
+from .seeking import declares
+from .target import Target, output_format
 from .versions import AS_BYTES, fraction
 
 _log = logging.getLogger(__name__)
-
-_CONSTANT_RATE = frozenset(
-    {"avi", "dv", "mpeg", "mxf", "svcd", "vcd", "dvd", "vob", "yuv4mpegpipe", "ivf"}
-)
-"""Containers that count frames instead of storing times."""
 
 _STRETCHED = frozenset({"matroska", "webm"})
 
 _SEEKING = frozenset({"3g2", "3gp", "ipod", "mov", "mp4", "psp"})
 """Containers that go back to their beginning at the end."""
-
-_COARSE_CLOCK = frozenset({"h261", "h263", "h263p", "mpeg1video", "mpeg2video", "mpeg4", "dvvideo"})
-"""Encoders that cannot count in the fine time bases that containers use."""
 
 
 class Writer:
@@ -91,7 +82,7 @@ class Writer:
     # ---- opening ---------------------------------------------------------------------------
 
     def __enter__(self) -> Writer:
-        form = self._format()
+        form = output_format(self.spec)
         self._cut = self._limits()
         self._target = Target(self.spec, form, self.source.spec)
         try:
@@ -100,17 +91,6 @@ class Writer:
             self._target.discard()
             raise
         return self
-
-    def _format(self) -> str:
-        name = self.spec.format
-        try:
-            if name:
-                return av.ContainerFormat(name, "w").name
-            with av.open(self.spec.url, "w") as guessed:
-                return guessed.format.name
-        except ValueError as error:
-            wrong = f"{self.spec.url}: no container goes with this name; choose one with -f"
-            raise UsageError(f"-f {name}: no such output format" if name else wrong) from error
 
     def _limits(self) -> Cut:
         spec = self.spec
@@ -127,7 +107,7 @@ class Writer:
         default = self._container.default_video_codec
         depth = encoding.depth_of(self.source.pix_fmt)
         codec = encoding.choose_encoder(spec, form, default, depth)
-        self._rate = self._constant_rate(form, codec)
+        self._rate = constant_rate(spec, form, codec.name, self.source.nominal_rate)
         given = encoding.encoder_options(spec.options)
         muxing = options.split(codec, form, given)
         mine = {key: value for key, value in given.items() if key not in muxing}
@@ -158,17 +138,6 @@ class Writer:
                 self._copies.add(stream)
         self.notes += self._copies.notes
         self._container.metadata.update(kept_tags(self.source.container.metadata))
-
-    def _constant_rate(self, form: str, codec: Codec) -> Fraction | None:
-        """The constant rate to keep, or None for the frames' own times."""
-        if self.spec.rate:
-            rate = frame_rate(self.spec.rate)
-            if rate is None:
-                raise UsageError(f"-r {self.spec.rate}: not a frame rate, such as 25 or 30000/1001")
-            return rate
-        if form in _CONSTANT_RATE or codec.name in _COARSE_CLOCK:
-            return self.source.nominal_rate or Fraction(25)
-        return None
 
     # ---- writing ---------------------------------------------------------------------------
 
@@ -213,7 +182,7 @@ class Writer:
         pace: Pace = OwnTimes(frame.meta.time_base)
         if self._rate is not None:
             pace = ConstantRate(self._rate)
-        elif int(FormatFlags.no_timestamps.value) & self._container.format.flags:  # type: ignore[call-overload]
+        elif declares(self._container.format, FormatFlags.no_timestamps):
             pace = Counted(rate or Fraction(25))
         self._encoder.start(
             frame,

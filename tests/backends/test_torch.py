@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from avdnn import backends
-from avdnn.backends import Backend, Options, _cpu
+from avdnn.backends import Backend, Options, _cpu, _torch_fused
 from avdnn.errors import (
     AvdnnError,
     BackendUnavailable,
@@ -633,3 +633,46 @@ def test_flags_of_the_processor_tell_its_precisions(tmp_path: Path) -> None:
     told.write_text("flags\t\t: fpu sse avx2 avx512f\n")
     assert _cpu.precisions(told) == (Precision.FLOAT32,)
     assert _cpu.precisions(tmp_path / "nonesuch") == (Precision.FLOAT32,)
+
+
+# ---- compiling ---------------------------------------------------------------------------------
+
+
+def test_compiling_without_a_compiler_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fused(*_: Any) -> Any:
+        raise ModelError("torch.compile failed: No working C++ compiler found in [None, 'g++']")
+
+    monkeypatch.setattr(_torch_fused, "fused", fused)
+    model = script(tmp_path / "m.pt", "return x * 0.5")
+    with pytest.raises(ModelError, match=r"needs a C\+\+ compiler") as error:
+        backends.load("torch", model, Options(config={"compile": "1"}))
+    one_line(error, "m.pt")
+
+
+def test_compiled_network_is_made_at_load_for_the_size_and_batch_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = []
+
+    def fused(module: Any, example: Any) -> Any:
+        shapes.append(tuple(example.shape))
+        return module
+
+    monkeypatch.setattr(_torch_fused, "fused", fused)
+    model = script(tmp_path / "m.pt", "return x * self.w", weights=torch.full((3, 1, 1), 0.5))
+    config = {"compile": "1"}
+    with opened(model, sample="uint8", size=SIZE, batch_size=2, config=config) as loaded:
+        assert shapes == [(2, 3, *SIZE)]
+        assert loaded.info.max_batch == 2
+        given = np.concatenate([codes(), codes()])
+        assert np.array_equal(run(loaded, given), scaled(given, 0.5))
+    assert len(shapes) == 1
+
+
+def test_capture_is_for_frames_on_a_gpu(tmp_path: Path) -> None:
+    model = script(tmp_path / "m.pt", "return x")
+    with pytest.raises(ModelError, match="capture=1") as error:
+        backends.load("torch", model, Options(config={"capture": "1"}))
+    one_line(error, "hwupload")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from ..errors import ModelError
@@ -25,8 +26,11 @@ OUT_BLOCK = (2, 2)
 LEAST_WIDE, MOST_NARROW = 16, 4
 """Channels of the other side that are worth it, and channels that are few."""
 
-CLOSE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
-"""How far, against the largest value, a recording may be from the network itself."""
+CLOSE = {"float32": 5e-3, "float16": 2e-2, "bfloat16": 1e-1}
+"""How far, against the largest value, a recording may be from the network itself.
+
+The network itself may use TF32 for float32, with a mantissa of 10 bits.
+"""
 
 
 class Fused:
@@ -43,6 +47,7 @@ class Fused:
         self._compiled = compiled
         self._captured = captured
         self._ready: dict[tuple[int, ...], Run] = {}
+        self._preparing = Lock()
         if compiled and cache is not None:
             keep_cache(cache)
 
@@ -51,7 +56,10 @@ class Fused:
         shape = tuple(tensor.shape)
         run = self._ready.get(shape)
         if run is None:
-            run = self._ready[shape] = self._prepared(tensor)
+            with self._preparing:
+                run = self._ready.get(shape)
+                if run is None:
+                    run = self._ready[shape] = self._prepared(tensor)
         return run(tensor)
 
     def _prepared(self, example: Any) -> Run:
@@ -93,7 +101,8 @@ def fused(module: Run, example: Any) -> Run:
     import torch
 
     graph = record(module, example)
-    spread(graph, tuple(example.shape))
+    if example.is_cuda:
+        spread(graph, tuple(example.shape))
     made: Run = torch.compile(graph, dynamic=False)
     _same(module, made, example, "torch.compile")
     return made

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,32 +64,11 @@ class Network:
                 backend="torch",
             ) from error
 
-    def compile(self, model: Path, shape: Sequence[int], run: Callable[[], Any]) -> None:
-        """Compile for the shapes to come; `run` runs the network once, on a shape like `shape`."""
-        import torch
-
-        if self.program.scripted:
-            self.call = torch.compile(self._exported(model, shape), dynamic=False)
-        else:
-            self.program.network.compile(dynamic=False)
-        try:
-            with warnings.catch_warnings():
-                # The compiler warns of what it would like to have; the result is the same.
-                warnings.simplefilter("ignore")
-                run()
-        except Exception as error:
-            # The compiler's errors have many types, some private.
-            if "compiler" in str(error).lower():
-                message = f"{model}: compile=1 needs a C++ compiler (g++ or clang++): none is found"
-                raise ModelError(message, backend="torch") from error
-            message = f"{model}: cannot be compiled: {first_line(error)}"
-            raise ModelError(message, backend="torch") from error
-
     def fuse(self, *, compiled: bool, captured: bool, cache: Path | None) -> None:
-        """For a GPU: record the network for each shape; compile or capture it if asked.
+        """Record the network for each shape; compile or capture it if asked.
 
-        Recording also makes float32 exact: a traced convolution has the TF32 switch of the
-        machine that traced it.
+        On a GPU recording also makes float32 exact: a traced convolution has the TF32 switch of
+        the machine that traced it.
         """
         exact = self.program.scripted and self.dtype.itemsize == 4
         if compiled or captured or exact:
@@ -106,30 +83,6 @@ class Network:
     def fixed_shapes(self) -> bool:
         """Whether each new shape costs a compilation or a capture."""
         return isinstance(self.call, Fused) and self.call.is_made_ready
-
-    def _exported(self, model: Path, shape: Sequence[int]) -> Any:
-        """A TorchScript program as one that can be compiled."""
-        import torch
-
-        example = torch.zeros(*shape, dtype=self.dtype, device=self._device())
-        try:
-            from torch._export.converter import TS2EPConverter
-
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                program = TS2EPConverter(self.program.network, (example,)).convert()
-        except Exception as error:
-            # A part of torch that promises nothing; whatever it raises means the same here.
-            raise ModelError(
-                f"{model}: this TorchScript cannot be compiled ({first_line(error)}); "
-                f"export the model with torch.export instead",
-                backend="torch",
-            ) from error
-        return program.module()
-
-    def _device(self) -> Any:
-        held = next(self.program.network.parameters(), None)
-        return None if held is None else held.device
 
     def __call__(self, tensor: Any) -> Any:
         return self.call(self._laid_out(tensor))

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from ..errors import DeviceError, InferenceError, ModelError
-from ..frame import Arrays, Layout, ModelInfo, Precision, Shape, Shapes, TensorSpec
-from . import Options, _cpu, _torch_cuda, _torch_device, _torch_trial
+from ..frame import Arrays, Layout, ModelInfo, Precision, Shape, Shapes
+from . import Options, _cpu, _torch_cuda, _torch_device
 from ._heap import keep_pages
-from ._tensors import check_shapes, is_picture, number, select
+from ._tensors import check_shapes, is_picture
 from ._torch_codes import Codes, as_tensor, check
 from ._torch_file import first_line, read
-from ._torch_network import Network, element_type, precision_of
+from ._torch_network import Network, precision_of
+from ._torch_open import batch, declare, find_out, make_ready
+from ._torch_trial import Found, named
 from ._workers import Workers
 
 SUFFIXES: tuple[str, ...] = (".pt", ".pt2", ".ts", ".pth", ".safetensors", ".ckpt")
@@ -69,18 +70,14 @@ def load(model: Path, options: Options) -> Torch:
             f"{options.precision}",
             backend="torch",
         )
+    if options.scale == 0:
+        message = "scale=0: the model's tensors hold (x - mean) / scale, so it is not 0"
+        raise ModelError(message, backend="torch")
     layout = options.layout or Layout.NCHW
     network = Network(program, layout, optimize=flags["optimize"])
-    found = _examine(network, model, options, torch.device(device))
+    found = find_out(network, model, options, torch.device(device))
     owned = network.storages()
-    if device.startswith("cuda") and options.stream is not None:
-        network.fuse(compiled=flags["compile"], captured=flags["capture"], cache=options.cache)
-        if flags["compile"] or flags["capture"]:
-            _compile(network, model, options, found, torch.device(device))
-    elif flags["compile"]:
-        _compile(network, model, options, found, torch.device(device))
-    elif flags["optimize"] and program.scripted:
-        network.freeze(model)
+    make_ready(network, model, options, found, torch.device(device), flags)
     return Torch(network, model, found, options, device, owned)
 
 
@@ -96,7 +93,7 @@ class Torch:
         self,
         network: Network,
         model: Path,
-        found: _torch_trial.Found,
+        found: Found,
         options: Options,
         device: str,
         owned: frozenset[int],
@@ -113,7 +110,7 @@ class Torch:
         if options.stream is not None:
             sample = str(network.dtype).removeprefix("torch.")
         self._codes = _codes(options, sample, network.dtype)
-        source, outputs = _declared(found, model, options, sample)
+        source, outputs = declare(found, model, options, sample)
         self._source, self._names = source, [spec.name for spec in outputs]
         self._pictures = {spec.name for spec in outputs if is_picture(spec)}
         threads = 1 if self._on_cpu or not options.asynchronous else 2
@@ -126,7 +123,7 @@ class Torch:
             inputs=(source,),
             outputs=outputs,
             memory=frozenset({"host", "cuda"} if device.startswith("cuda") else {"host"}),
-            max_batch=_batch(network, found, options),
+            max_batch=batch(network, found, options),
             max_in_flight=slots,
             device=device,
             precision=precision_of(network.dtype, options.precision),
@@ -218,7 +215,7 @@ class Torch:
     def _run(self, tensor: Any) -> dict[str, Any]:
         """All outputs that are wanted, as new tensors on the tensor's device."""
         try:
-            made = dict(_torch_trial.named(self._network(self._codes.enter(tensor))))
+            made = dict(named(self._network(self._codes.enter(tensor))))
             made = {name: made[name] for name in self._names}
         except Exception as error:
             # A program may raise anything; all of it means that this job failed.
@@ -256,114 +253,6 @@ def _flag(config: Mapping[str, str], key: str, default: bool) -> bool:
     return text == "1"
 
 
-def _batch(network: Network, found: _torch_trial.Found, options: Options) -> int | None:
-    """The batch that jobs must have; what was compiled or captured is for one."""
-    if found.batch != -1:
-        return found.batch
-    return options.batch_size if network.is_fused and network.fixed_shapes else None
-
-
 def _codes(options: Options, sample: str, dtype: Any) -> Codes:
-    scale = number(options.config, "scale", options.scale, "torch")
-    if scale == 0:
-        message = "scale=0: the model's tensors hold (x - mean) / scale, so it is not 0"
-        raise ModelError(message, backend="torch")
-    mean = number(options.config, "mean", options.mean, "torch")
-    return Codes(sample, options.peak, 255.0 if scale is None else scale, mean or 0.0, dtype)
-
-
-def _examine(network: Network, model: Path, options: Options, device: Any) -> _torch_trial.Found:
-    """What the program takes, in the precision that is wanted or else in its own type."""
-    import torch
-
-    def run(shape: Shape) -> list[TensorSpec]:
-        with torch.inference_mode():
-            zeros = torch.zeros(shape, dtype=network.dtype, device=device)
-            made = _torch_trial.named(network(zeros))
-        names = {False: "", True: "float32"}
-        return [
-            TensorSpec(
-                name,
-                tuple(value.shape),
-                names[value.is_floating_point()] or str(value.dtype).removeprefix("torch."),
-            )
-            for name, value in made
-        ]
-
-    own = network.own_dtype()
-    wanted = element_type(options.precision)
-    others = [own, torch.uint8] if options.precision is Precision.FLOAT32 else [torch.uint8]
-    errors: list[ModelError] = []
-    for dtype in dict.fromkeys((wanted, *others)):
-        network.use(dtype)
-        try:
-            found = _torch_trial.examine(network.program, model, run, network.layout, options.size)
-        except ModelError as error:
-            errors.append(error)
-            continue
-        kind = "float32" if dtype.is_floating_point else "uint8"
-        return replace(found, input=replace(found.input, dtype=kind))
-    raise errors[0]
-
-
-def _compile(
-    network: Network, model: Path, options: Options, found: _torch_trial.Found, device: Any
-) -> None:
-    """Compile for frames of the size to come, where it is known."""
-    import torch
-
-    channels = abs(found.input.channels) if found.input.channels > 0 else 3
-    own = found.input.size
-    rows, columns = options.size or (64, 64)
-    rows, columns = (own[0] if own[0] > 0 else rows), (own[1] if own[1] > 0 else columns)
-    count = found.batch if found.batch > 0 else options.batch_size
-    sides = (
-        (channels, rows, columns) if network.layout is Layout.NCHW else (rows, columns, channels)
-    )
-    shape = (count, *sides)
-
-    def run() -> None:
-        with torch.inference_mode():
-            network(torch.zeros(shape, dtype=network.dtype, device=device))
-
-    if network.is_fused:
-        with _torch_cuda.ordered_on(options.stream, device):
-            run()
-        return
-    network.compile(model, shape, run)
-
-
-def _declared(
-    found: _torch_trial.Found, model: Path, options: Options, sample: str
-) -> tuple[TensorSpec, tuple[TensorSpec, ...]]:
-    """Input and wanted outputs, in the caller's types."""
-    if options.batch_size not in (1, found.batch) and found.batch != -1:
-        raise ModelError(
-            f"{model}: its batch is fixed at {found.batch}; leave batch_size="
-            f"{options.batch_size} out",
-            backend="torch",
-        )
-    given = found.input
-    select(
-        options.inputs,
-        [given],
-        lambda spec: [spec.name, "x"],
-        kind="input",
-        model=model,
-        backend="torch",
-    )
-    kept = select(
-        options.outputs,
-        found.outputs,
-        lambda spec: [spec.name],
-        kind="output",
-        model=model,
-        backend="torch",
-    )
-
-    def declared(spec: TensorSpec) -> TensorSpec:
-        dtype = sample if spec.dtype == "float32" and is_picture(spec) else spec.dtype
-        scale = 255.0 if options.scale is None else options.scale
-        return replace(spec, dtype=dtype, order=options.order, scale=scale, mean=options.mean or 0)
-
-    return declared(given), tuple(declared(spec) for spec in kept)
+    scale = 255.0 if options.scale is None else options.scale
+    return Codes(sample, options.peak, scale, options.mean or 0.0, dtype)

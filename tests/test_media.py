@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -21,6 +20,9 @@ from avdnn.media import Reader
 from avdnn.timestamps import FrameClock
 
 from .clips import MILLISECOND, clip, picture, tone
+from .test_access import as_nobody, open_folder
+
+__all__ = ["open_folder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +313,10 @@ def test_bad_input_is_one_clear_line(tmp_path: Path, case: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
-    path = clip(tmp_path / "in.mp4", frames=1)
-    path.chmod(0)
-    with pytest.raises(MediaError, match="permission denied"):
+def test_an_unreadable_file_is_refused(open_folder: Path) -> None:
+    path = clip(open_folder / "in.mp4", frames=1)
+    path.chmod(0o600)
+    with as_nobody(), pytest.raises(MediaError, match=r"in\.mp4: permission denied"):
         read(path)
 
 

@@ -24,6 +24,9 @@ from avdnn.versions import side_data
 from avdnn.writer import Writer
 
 from .clips import MILLISECOND, clip, payloads, picture, times
+from .test_access import as_nobody, open_folder
+
+__all__ = ["open_folder"]
 
 FAST = {"preset": "ultrafast"}
 SUBTITLES = (
@@ -649,6 +652,15 @@ def test_bad_places_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises((MediaError, UsageError)) as raised:
         copy(source, tmp_path / name, **form)
     assert any(word in str(raised.value) for word in ("no such folder", "is a folder", "with -f"))
+
+
+def test_an_unwritable_folder_is_refused_before_the_first_frame(open_folder: Path) -> None:
+    source = clip(open_folder / "in.mp4", frames=1)
+    source.chmod(0o644)
+    for name in ("out.mp4", "out%02d.png"):
+        with as_nobody(), pytest.raises(MediaError, match=r"may not write there"):
+            copy(source, open_folder / name)
+    assert left(open_folder) == []
 
 
 @pytest.mark.parametrize("form", ["mp4", "matroska", "rawvideo", "framemd5", "mpegts", "avi"])

@@ -105,9 +105,9 @@ def test_no_gpu_passed_in(name: str) -> None:
 
 
 def test_a_gpu_without_the_drivers_library_names_the_capabilities(
-    cpu: Image, gpu_node: Path
+    openvino: Image, gpu_node: Path
 ) -> None:
-    found = cpu.doctor(device(gpu_node, "nvidia0"))["nvidia-driver"]
+    found = openvino.doctor(device(gpu_node, "nvidia0"))["nvidia-driver"]
     assert found["status"] == "fail"
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,video,utility" in found["fix"]
 
@@ -140,8 +140,10 @@ def driver(folder: Path, version: int) -> str:
     return f"--volume={library}:{LIBRARIES}/libcuda.so.1:ro"
 
 
-def test_a_missing_video_capability_is_named(cpu: Image, gpu_node: Path, open_folder: Path) -> None:
-    found = cpu.doctor(device(gpu_node, "nvidia0"), driver(open_folder, 13000))
+def test_a_missing_video_capability_is_named(
+    openvino: Image, gpu_node: Path, open_folder: Path
+) -> None:
+    found = openvino.doctor(device(gpu_node, "nvidia0"), driver(open_folder, 13000))
     assert "cuda:0 Card GPU-11111111-1111-" in found["nvidia-gpu"]["message"]
     assert found["nvdec"]["status"] == "fail"
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,video,utility" in found["nvdec"]["fix"]
@@ -175,50 +177,50 @@ def test_a_processor_without_avx(cpu: Image, open_folder: Path) -> None:
     assert "TensorFlow needs avx" in found["message"]
 
 
-def test_small_shared_memory(cpu: Image) -> None:
-    found = cpu.doctor("--shm-size=1m")["shm"]
+def test_small_shared_memory(openvino: Image) -> None:
+    found = openvino.doctor("--shm-size=1m")["shm"]
     assert (found["status"], found["fix"]) == ("warn", "docker run --shm-size 256m")
 
 
-def test_a_cache_that_cannot_be_written(cpu: Image, open_folder: Path) -> None:
-    found = cpu.doctor(f"--volume={open_folder}:/cache:ro")["cache"]
+def test_a_cache_that_cannot_be_written(openvino: Image, open_folder: Path) -> None:
+    found = openvino.doctor(f"--volume={open_folder}:/cache:ro")["cache"]
     assert (found["status"], "-v avdnn-cache:/cache" in found["fix"]) == ("warn", True)
 
 
-def test_a_named_cache_volume_serves_any_user(cpu: Image, volume: str) -> None:
+def test_a_named_cache_volume_serves_any_user(openvino: Image, volume: str) -> None:
     for user in ("4242:4242", "10001:10001", "0:0"):
-        found = cpu.doctor(f"--volume={volume}:/cache", f"--user={user}")["cache"]
+        found = openvino.doctor(f"--volume={volume}:/cache", f"--user={user}")["cache"]
         assert found["status"] == "ok", found
 
 
-def test_a_read_only_root_wants_a_temporary_folder(cpu: Image) -> None:
-    assert cpu.doctor("--read-only")["tmp"]["fix"] == "docker run --tmpfs /tmp"
-    assert cpu.doctor("--read-only", "--tmpfs=/tmp")["tmp"]["status"] == "ok"
+def test_a_read_only_root_wants_a_temporary_folder(openvino: Image) -> None:
+    assert openvino.doctor("--read-only")["tmp"]["fix"] == "docker run --tmpfs /tmp"
+    assert openvino.doctor("--read-only", "--tmpfs=/tmp")["tmp"]["status"] == "ok"
 
 
-def test_nothing_mounted_at_data(cpu: Image) -> None:
-    found = cpu.doctor()["data"]
+def test_nothing_mounted_at_data(openvino: Image) -> None:
+    found = openvino.doctor()["data"]
     assert (found["status"], '-v "$PWD:/data"' in found["fix"]) == ("warn", True)
 
 
-def test_a_read_only_data_mount(cpu: Image, shared: Path) -> None:
-    found = cpu.doctor(f"--volume={shared}:/data:ro")["data"]
+def test_a_read_only_data_mount(openvino: Image, shared: Path) -> None:
+    found = openvino.doctor(f"--volume={shared}:/data:ro")["data"]
     assert (found["status"], found["fix"]) == ("fail", "mount it writable: without :ro")
 
 
-def test_another_users_data_folder_names_the_user_option(cpu: Image, shared: Path) -> None:
+def test_another_users_data_folder_names_the_user_option(openvino: Image, shared: Path) -> None:
     shared.chmod(0o755)
-    found = cpu.doctor(data=shared)["data"]
+    found = openvino.doctor(data=shared)["data"]
     assert found["status"] == "fail"
     assert '--user "$(id -u):$(id -g)"' in found["fix"]
 
 
-def test_root_without_capabilities_is_not_above_permissions(cpu: Image, shared: Path) -> None:
+def test_root_without_capabilities_is_not_above_permissions(openvino: Image, shared: Path) -> None:
     require("root", os.geteuid() == 0, "only root gives a folder to somebody else")
     os.chown(shared, 1234, 1234)
     shared.chmod(0o755)
-    assert cpu.doctor("--user=0", data=shared)["data"]["status"] == "ok"
-    found = cpu.doctor("--user=0", "--cap-drop=ALL", data=shared)["data"]
+    assert openvino.doctor("--user=0", data=shared)["data"]["status"] == "ok"
+    found = openvino.doctor("--user=0", "--cap-drop=ALL", data=shared)["data"]
     assert found["status"] == "fail"
     assert "belongs to 1234:1234" in found["message"]
 

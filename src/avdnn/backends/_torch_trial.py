@@ -14,10 +14,10 @@ from ._torch_file import Program, first_line
 
 Size = tuple[int, int]
 
-SIZES: tuple[Size, ...] = ((64, 64), (256, 256), (128, 128), (224, 224), (512, 512))
-"""Tried until one works; the later ones are those that exported models often have baked in."""
+SIZES: tuple[Size, ...] = ((32, 32), (64, 64), (256, 256), (128, 128), (224, 224), (512, 512))
+"""Tried until one works, the cheapest first; exported models often have a later one baked in."""
 
-OTHERS: tuple[Size, ...] = ((72, 80), (128, 192))
+OTHERS: tuple[Size, ...] = ((40, 48), (64, 96), (128, 192))
 """A program that takes a second size takes any; some want multiples of a power of two."""
 
 Run = Callable[[Shape], Sequence[TensorSpec]]

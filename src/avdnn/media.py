@@ -63,17 +63,13 @@ class Reader:
         self._video: av.VideoStream
 
     def __enter__(self) -> Reader:
-        self._container, self._video = self._open()
+        self._container, self._video = open_input(self.spec)
         try:
             self._plan()
         except BaseException:
             self._container.close()
             raise
         return self
-
-    def _open(self) -> tuple[av.container.InputContainer, av.VideoStream]:
-        """The file and its main stream; a reader with a decoder of its own opens them otherwise."""
-        return open_input(self.spec)
 
     def __exit__(
         self,

@@ -1,12 +1,13 @@
-"""The only thread code: an iterator that runs ahead on its own thread."""
+"""An iterator that runs ahead on its own thread."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Generic, TypeVar
+
+from .channel import Channel
 
 T = TypeVar("T")
 
@@ -20,12 +21,7 @@ class Stage(Generic[T]):
 
     def __init__(self, items: Iterator[T], depth: int, name: str) -> None:
         self._items = items
-        self._depth = depth
-        self._ready: deque[T] = deque()
-        self._change = threading.Condition()
-        self._stop = False
-        self._ended = False
-        self._error: BaseException | None = None
+        self._ready: Channel[T] = Channel(depth)
         self._thread = threading.Thread(target=self._run, name=name, daemon=False)
 
     def __enter__(self) -> Stage[T]:
@@ -44,24 +40,11 @@ class Stage(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        with self._change:
-            while not self._ready and not self._ended:
-                self._change.wait()
-            if self._ready:
-                item = self._ready.popleft()
-                self._change.notify_all()
-                return item
-            error, self._error = self._error, None
-        if error is not None:
-            raise error
-        raise StopIteration
+        return next(self._ready)
 
     def close(self) -> None:
         """Stop the thread and wait for it; what it had ready is dropped."""
-        with self._change:
-            self._stop = True
-            self._ready.clear()
-            self._change.notify_all()
+        self._ready.close()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -69,7 +52,7 @@ class Stage(Generic[T]):
         try:
             try:
                 for item in self._items:
-                    if not self._put(item):
+                    if not self._ready.put(item):
                         break
                     del item
             finally:
@@ -77,18 +60,6 @@ class Stage(Generic[T]):
                 if close is not None:
                     close()
         except BaseException as error:
-            self._error = error
-        with self._change:
-            self._ended = True
-            self._change.notify_all()
-
-    def _put(self, item: T) -> bool:
-        """Wait for room and hand `item` on; False when the stage is being closed."""
-        with self._change:
-            while len(self._ready) >= self._depth and not self._stop:
-                self._change.wait()
-            if self._stop:
-                return False
-            self._ready.append(item)
-            self._change.notify_all()
-            return True
+            self._ready.end(error)
+        else:
+            self._ready.end()

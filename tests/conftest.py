@@ -20,7 +20,7 @@ def require(what: str, there: bool, reason: str) -> None:
         return
     if what in os.environ.get("AVDNN_REQUIRE", "").split(","):
         pytest.fail(f"AVDNN_REQUIRE={what}: {reason}", pytrace=False)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
 
 
 def require_module(name: str) -> None:

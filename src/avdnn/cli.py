@@ -17,7 +17,7 @@ import typer
 
 from . import __version__
 from .errors import AvdnnError
-from .interrupt import Terminated, sigterm_raises
+from .interrupt import Terminated, signals_raise
 
 EXIT_CODES = """Exit codes: 0 done; 1 failed; 2 usage; 3 device or backend unavailable;
 130 interrupted by Ctrl-C; 143 terminated by SIGTERM."""
@@ -224,7 +224,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     notes = _Notes()
     _log.addHandler(notes)
     try:
-        with sigterm_raises():
+        with signals_raise():
             return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         return _say("interrupted", 130)

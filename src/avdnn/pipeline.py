@@ -8,16 +8,18 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
 from . import acceleration, backends, filters, models
+from .backends._heap import keep_pages
 from .clock import Clock
 from .errors import UsageError
 from .filters import Context, Item
 from .frame import Frame
+from .interrupt import ShieldedStack
 from .job import Job, OutputSpec
 from .media import Reader
 from .pixfmt import Family, pixel_format
@@ -66,11 +68,12 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
     Errors of any thread are raised here, after all threads have ended. Notes for the user go to
     this module's logger at WARNING.
     """
+    keep_pages()
     progress = progress or Progress()
     clock = Clock()
     began, cpu_began = time.perf_counter(), time.process_time()
     first = 0.0
-    with ExitStack() as opened:
+    with ShieldedStack() as opened:
         plan = acceleration.plan(job, _log.warning)
         reader = opened.enter_context(plan.reader())
         rate = reader.nominal_rate
@@ -84,13 +87,13 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
         )
         chain = filters.build(chain_text(job, reader, on_device=plan.stays), context)
         chain = plan.around(chain, context)
-        writer = opened.enter_context(Writer(job.output, reader))
+        writer = opened.enter_shielded(Writer(job.output, reader))
         decoded: Iterator[Item] = clock.iterate("decode", reader)
         depth = DEPTH if plan.device is None else DEVICE_DEPTH
         if plan.device is None:
-            decoded = opened.enter_context(Stage(decoded, depth, "decode"))
+            decoded = opened.enter_shielded(Stage(decoded, depth, "decode"))
         filtered = filters.connect(chain, decoded)
-        items: Stage[Item] = opened.enter_context(Stage(filtered, depth, "filter"))
+        items: Stage[Item] = opened.enter_shielded(Stage(filtered, depth, "filter"))
         progress.start(*_expected(job.output, reader))
         with closing(items):
             for item in items:

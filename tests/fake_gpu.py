@@ -20,7 +20,7 @@ import numpy as np
 
 import avdnn
 from avdnn.blocks import Block, Pool
-from avdnn.cuda import SAMPLES, TENSORS, TILE, Device, Traffic
+from avdnn.cuda import SAMPLES, TENSORS, TILE, Device, Plane, Traffic
 
 KERNELS = Path(avdnn.__file__).with_name("kernels.cu")
 COMPILER = shutil.which("g++")
@@ -166,14 +166,14 @@ class FakeGpu(Device):
         if not any(stream.run_one() for stream in streams):
             raise AssertionError("every stream waits for another: a deadlock")
 
-    def mark(self, stream: Any) -> FakeEvent:
-        event = FakeEvent(self)
+    def event(self) -> FakeEvent:
+        return FakeEvent(self)
 
+    def record(self, event: FakeEvent, stream: Any) -> None:
         def passed() -> None:
             event.passed = True
 
         stream.put(passed)
-        return event
 
     def _malloc(self, size: int) -> int:
         if self._room < size:
@@ -189,14 +189,7 @@ class FakeGpu(Device):
         self._room += buffer.size - 64
         buffer[:] = 0xDD
 
-    def array(
-        self,
-        block: Block,
-        shape: Sequence[int],
-        dtype: str,
-        strides: Sequence[int] | None = None,
-        offset: int = 0,
-    ) -> Any:
+    def array(self, block: Block, shape: Sequence[int], dtype: str) -> Any:
         kind = "uint16" if dtype == "bfloat16" else dtype
         holder = type("Holder", (), {})()
         holder.block = block
@@ -206,8 +199,7 @@ class FakeGpu(Device):
             "data": (block.pointer, False),
             "version": 3,
         }
-        whole = np.asarray(holder)
-        return np.ndarray(tuple(shape), kind, whole, offset, strides)
+        return np.ndarray(tuple(shape), kind, np.asarray(holder))
 
     def adopt(self, array: Any) -> Any:
         return np.asarray(array)
@@ -216,7 +208,7 @@ class FakeGpu(Device):
         return self._room, 1 << 40
 
     def pointer(self, array: Any) -> int:
-        return int(array.ctypes.data)
+        return array.pointer if isinstance(array, Plane) else int(array.ctypes.data)
 
     def table(self, values: Any) -> Any:
         return self._constant.setdefault(id(values), np.ascontiguousarray(values))

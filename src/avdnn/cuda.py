@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .blocks import Block, Event, Pool, Stream
+from .blocks import Block, Event, Pool
+from .cuda_driver import Driver, Stream, packed
 from .errors import BackendUnavailable, DeviceError
 from .frame import Array
 
@@ -28,8 +29,9 @@ TILE = (32, 8)
 """Threads of a block across and down."""
 
 _OUT_OF_MEMORY, _NOT_SUPPORTED, _NO_DRIVER, _NO_DEVICE, _BAD_DEVICE = 2, 801, 35, 100, 101
-_UP, _DOWN, _WITHIN = 1, 2, 3
-"""cudaMemcpyKind."""
+
+_current = threading.local()
+"""The GPU that is current on each thread, as far as `use` made it so."""
 
 
 @dataclass(slots=True)
@@ -38,6 +40,19 @@ class Traffic:
 
     up: int = 0
     down: int = 0
+
+
+class Plane(NamedTuple):
+    """Samples of one plane in GPU memory: as an array's, but its shape and strides alone."""
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
 
 
 class Device:
@@ -49,6 +64,7 @@ class Device:
         self.label = f"cuda:{index}"
         self.traffic = Traffic()
         self._modules: dict[tuple[str, str], Any] = {}
+        self._functions: dict[tuple[str, str, str], int] = {}
         self._tables: dict[int, tuple[Array, Any]] = {}
         self._lock = threading.Lock()
         with reporting(self.label, "start"):
@@ -60,16 +76,20 @@ class Device:
             self._cp.cuda.runtime.free(0)
             properties = self._cp.cuda.runtime.getDeviceProperties(index)
             self.name: str = properties["name"].decode()
-            self.decode: Any = self._cp.cuda.Stream.null
-            self.compute: Any = self._cp.cuda.Stream(non_blocking=True)
-            self.copies: Any = self._cp.cuda.Stream(non_blocking=True)
+            streams = self._cp.cuda.Stream
+            self._driver = Driver(self.label)
+            self.decode = Stream(self._driver, streams.null)
+            self.compute = Stream(self._driver, streams(non_blocking=True))
+            self.copies = Stream(self._driver, streams(non_blocking=True))
         self.pool = Pool(self._allocate, self._cp.cuda.runtime.free, self.mark)
         self.pinned = Pool(self._allocate_pinned, self._cp.cuda.runtime.freeHost, self.mark)
         atexit.register(self.close)
 
     def use(self) -> None:
         """Make this GPU and its primary context current on the calling thread."""
-        self._cp.cuda.runtime.setDevice(self.index)
+        if getattr(_current, "index", None) != self.index:
+            self._cp.cuda.runtime.setDevice(self.index)
+            _current.index = self.index
 
     def close(self) -> None:
         """Free what is idle; nothing goes back to the pools any more."""
@@ -78,13 +98,21 @@ class Device:
 
     # ---- streams -------------------------------------------------------------------------------
 
-    def mark(self, stream: Stream) -> Event:
+    def mark(self, stream: Any) -> Event:
         """An event behind all that is in `stream`; waiting for it lets the thread sleep."""
+        event = self.event()
+        self.record(event, stream)
+        return event
+
+    def event(self) -> Event:
+        """An event that waits to be recorded; nothing may wait for it before."""
         self.use()
-        event: Any = self._cp.cuda.Event(block=True, disable_timing=True)
-        event.record(stream)
-        marked: Event = event
-        return marked
+        return self._driver.event()
+
+    def record(self, event: Any, stream: Any) -> None:
+        """Put an event behind all that is in `stream`."""
+        self.use()
+        self._driver.record(event, stream.ptr)
 
     # ---- memory --------------------------------------------------------------------------------
 
@@ -105,20 +133,12 @@ class Device:
             pointer: int = self._cp.cuda.runtime.hostAlloc(size, 0)
         return pointer
 
-    def array(
-        self,
-        block: Block,
-        shape: Sequence[int],
-        dtype: str,
-        strides: Sequence[int] | None = None,
-        offset: int = 0,
-    ) -> Array:
-        """A view of device memory that keeps the block alive; bfloat16 is shown as uint16."""
+    def array(self, block: Block, shape: Sequence[int], dtype: str) -> Array:
+        """A contiguous tensor in a block, which it keeps alive; bfloat16 is shown as uint16."""
         cp = self._cp
         whole = cp.cuda.UnownedMemory(block.pointer, block.size, block, self.index)
         kind = "uint16" if dtype == "bfloat16" else dtype
-        pointer = cp.cuda.MemoryPointer(whole, offset)
-        return cp.ndarray(tuple(shape), kind, pointer, strides)
+        return cp.ndarray(tuple(shape), kind, cp.cuda.MemoryPointer(whole, 0))
 
     def adopt(self, array: Any) -> Array:
         """A framework's tensor on this GPU as an array over the same memory; nothing waits.
@@ -130,7 +150,7 @@ class Device:
             return array
         told = getattr(array, "__cuda_array_interface__", None)
         if told is None:
-            with self.compute:
+            with self.compute.owner:
                 return cp.from_dlpack(array)
         kind, shape, strides = np.dtype(told["typestr"]), told["shape"], told.get("strides")
         reach = zip(shape, strides or (), strict=False)
@@ -139,8 +159,10 @@ class Device:
         whole = cp.cuda.UnownedMemory(told["data"][0], size, array, self.index)
         return cp.ndarray(shape, kind, cp.cuda.MemoryPointer(whole, 0), strides)
 
-    def pointer(self, array: Array) -> int:
-        """Where an array of this device begins."""
+    def pointer(self, array: Any) -> int:
+        """Where a plane or an array of this device begins."""
+        if isinstance(array, Plane):
+            return array.pointer
         address: int = array.data.ptr
         return address
 
@@ -150,9 +172,9 @@ class Device:
             known = self._tables.get(id(values))
             if known is None:
                 self.use()
-                with self.compute:
+                with self.compute.owner as stream:
                     known = values, self._cp.asarray(values)
-                self.compute.synchronize()
+                    stream.synchronize()
                 self._tables[id(values)] = known
             return known[1]
 
@@ -164,29 +186,25 @@ class Device:
         source_pitch: int,
         width: int,
         rows: int,
-        stream: Stream,
+        stream: Any,
         *,
         way: str = "within",
     ) -> None:
         """Copy `rows` of `width` bytes: "up" to the device, "down" to pinned memory, "within"."""
-        kind = {"up": _UP, "down": _DOWN, "within": _WITHIN}[way]
         if way == "up":
             self.traffic.up += width * rows
         elif way == "down":
             self.traffic.down += width * rows
         self.use()
-        runtime = self._cp.cuda.runtime
         if target_pitch == source_pitch == width:
-            runtime.memcpyAsync(target, source, width * rows, kind, stream.ptr)
+            self._driver.copy(target, source, width * rows, stream.ptr)
             return
-        runtime.memcpy2DAsync(
-            target, target_pitch, source, source_pitch, width, rows, kind, stream.ptr
-        )
+        self._driver.copy_rows(target, target_pitch, source, source_pitch, width, rows, stream.ptr)
 
     def clear(self, array: Array, stream: Any) -> None:
         """Fill a contiguous array with zero bytes."""
         self.use()
-        self._cp.cuda.runtime.memsetAsync(array.data.ptr, 0, array.nbytes, stream.ptr)
+        self._driver.clear(array.data.ptr, array.nbytes, stream.ptr)
 
     # ---- kernels -------------------------------------------------------------------------------
 
@@ -201,12 +219,17 @@ class Device:
     ) -> None:
         """Run one of kernels.cu; integers go as 64 bits, floats as 32."""
         self.use()
-        function = self._function(kernel, sample, tensor)
-        typed = [np.float32(arg) if isinstance(arg, float) else np.int64(arg) for arg in args]
-        with stream:
-            function(grid, (*TILE, 1), tuple(typed))
+        function = self._functions.get((kernel, sample, tensor))
+        if function is None:
+            function = self._function(kernel, sample, tensor)
+        self._driver.launch(function, grid, (*TILE, 1), packed(tuple(args)), stream.ptr)
 
-    def _function(self, kernel: str, sample: str, tensor: str) -> Any:
+    def play(self, graph: int) -> None:
+        """Put a graph that a framework recorded into `compute`."""
+        self.use()
+        self._driver.play(graph, self.compute.ptr)
+
+    def _function(self, kernel: str, sample: str, tensor: str) -> int:
         with self._lock:
             module = self._modules.get((sample, tensor))
             if module is None:
@@ -214,7 +237,9 @@ class Device:
                 kinds = f"#define SAMPLE {SAMPLES[sample]}\n#define TENSOR {TENSORS[tensor]}\n"
                 module = self._cp.RawModule(code=kinds + source, options=("-std=c++17",))
                 self._modules[sample, tensor] = module
-        return module.get_function(kernel)
+            function: int = module.get_function(kernel).kernel.ptr
+            self._functions[kernel, sample, tensor] = function
+            return function
 
     def memory(self) -> tuple[int, int]:
         """Free and total bytes of the device, all programs counted."""

@@ -15,7 +15,7 @@ from av.codec.hwaccel import HWAccel
 
 from .blocks import Block
 from .cuda import Device
-from .cuda_frames import Geometry, copy_surface, frame_in, geometry, known_format
+from .cuda_frames import Geometry, copy_surface, frame_in, known_format, surface_geometry
 from .errors import DeviceError
 from .frame import Frame, Meta
 from .job import InputSpec
@@ -82,7 +82,7 @@ class Slots:
             yield from self.flush()
             self._kind = kind
             known_format(form.name)
-            self._laid = geometry(pixel_format(form.name), picture.width, picture.height)
+            self._laid = surface_geometry(pixel_format(form.name), picture)
             self._template = picture
         if self._block is None:
             size = self._laid.size * self._frames

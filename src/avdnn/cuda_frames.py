@@ -6,15 +6,16 @@ are there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from . import host
 from .blocks import Block
-from .cuda import Device, pinned_array
+from .cuda import Device, Plane, pinned_array
 from .errors import DeviceError, FormatError
 from .frame import Array, Frame, Meta
 from .pixfmt import PixelFormat, pixel_format
@@ -52,30 +53,56 @@ class Geometry:
     offsets: tuple[int, ...]
     size: int
     itemsize: int
+    strides: tuple[tuple[int, ...], ...]
+
+    @property
+    def places(self) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+        """Offset, shape and strides of each plane."""
+        return zip(self.offsets, self.shapes, self.strides, strict=True)
 
     def widths(self) -> tuple[int, ...]:
         """Bytes of picture in a row of each plane."""
         return tuple(int(np.prod(shape[1:])) * self.itemsize for shape in self.shapes)
 
-    def strides(self, index: int) -> tuple[int, ...]:
-        """Strides in bytes of plane `index`."""
-        shape = self.shapes[index]
-        inner = (shape[2] * self.itemsize, self.itemsize) if len(shape) == 3 else (self.itemsize,)
-        return (self.pitches[index], *inner)
 
-
+@lru_cache(maxsize=64)
 def geometry(form: PixelFormat, width: int, height: int, pitch: int = PITCH) -> Geometry:
     """The layout of a frame; rows are padded to multiples of `pitch` bytes."""
     itemsize = np.dtype(form.dtype).itemsize
+    pitches = []
+    for index, (_, columns) in enumerate(form.plane_sizes(width, height)):
+        used = columns * _components(form, index) * itemsize
+        pitches.append(-(-used // pitch) * pitch)
+    return laid_out(form, width, height, tuple(pitches))
+
+
+@lru_cache(maxsize=64)
+def laid_out(
+    form: PixelFormat,
+    width: int,
+    height: int,
+    pitches: tuple[int, ...],
+    offsets: tuple[int, ...] = (),
+) -> Geometry:
+    """The layout with these pitches, the planes at `offsets` or one behind the other."""
+    itemsize = np.dtype(form.dtype).itemsize
     shapes: list[tuple[int, ...]] = []
-    pitches, offsets, size = [], [], 0
+    strides: list[tuple[int, ...]] = []
+    places: list[int] = []
+    size = 0
     for index, (rows, columns) in enumerate(form.plane_sizes(width, height)):
-        components = 2 if form.interleaved and index == 1 else form.components
+        components = _components(form, index)
+        inner = (components * itemsize, itemsize) if components > 1 else (itemsize,)
         shapes.append((rows, columns, components) if components > 1 else (rows, columns))
-        pitches.append(-(-columns * components * itemsize // pitch) * pitch)
-        offsets.append(size)
-        size += pitches[-1] * rows
-    return Geometry(tuple(shapes), tuple(pitches), tuple(offsets), size, itemsize)
+        strides.append((pitches[index], *inner))
+        places.append(offsets[index] if offsets else size)
+        size = max(size, places[-1] + pitches[index] * rows)
+    size = -(-size // PITCH) * PITCH
+    return Geometry(tuple(shapes), pitches, tuple(places), size, itemsize, tuple(strides))
+
+
+def _components(form: PixelFormat, index: int) -> int:
+    return 2 if form.interleaved and index == 1 else form.components
 
 
 def empty(device: Device, form: str, width: int, height: int, meta: Meta, stream: Any) -> Frame:
@@ -87,14 +114,17 @@ def empty(device: Device, form: str, width: int, height: int, meta: Meta, stream
 
 
 def empty_slot(
-    device: Device, sources: Sequence[Frame], width: int, height: int, stream: Any
+    device: Device, sources: Sequence[Frame], width: int, height: int, stream: Any, ready: Any
 ) -> list[Frame]:
-    """New frames of the sources' format and times, one behind the other in one block."""
+    """New frames of the sources' format and times, one behind the other in one block.
+
+    `ready` is the event that is to be recorded when they are filled.
+    """
     known = known_format(sources[0].format)
     laid = geometry(known, width, height)
     block = device.pool.take(laid.size * len(sources), stream)
     return [
-        frame_in(device, block, known, width, height, laid, number * laid.size, source.meta)
+        frame_in(device, block, known, width, height, laid, number * laid.size, source.meta, ready)
         for number, source in enumerate(sources)
     ]
 
@@ -111,9 +141,9 @@ def frame_in(
     ready: Any = None,
 ) -> Frame:
     """The frame that lies in a block at `base`."""
+    start, itemsize = block.pointer + base, laid.itemsize
     planes = tuple(
-        device.array(block, shape, form.dtype, laid.strides(index), base + laid.offsets[index])
-        for index, shape in enumerate(laid.shapes)
+        [Plane(start + offset, shape, strides, itemsize) for offset, shape, strides in laid.places]
     )
     return Frame(planes, form.name, width, height, meta, block, ready, device.label)
 
@@ -141,29 +171,44 @@ def from_av(device: Device, picture: Any, meta: Meta) -> Frame:
     """
     form = picture.sw_format.name
     made = empty(device, form, picture.width, picture.height, meta, device.decode)
-    copy_surface(device, picture, made.owner, geometry(pixel_format(form), made.width, made.height))
+    laid = geometry(pixel_format(form), made.width, made.height)
+    copy_surface(device, picture, made.owner, laid)
     return finished(device, made, device.decode)
 
 
+def surface_geometry(form: PixelFormat, picture: Any) -> Geometry:
+    """The layout of a decoder's surface, whose planes lie in one allocation as a rule.
+
+    Kept as it is, a picture is one copy; surfaces of another make get our own layout.
+    """
+    planes = picture.planes
+    first = planes[0].buffer_ptr
+    offsets = tuple(plane.buffer_ptr - first for plane in planes)
+    pitches = tuple(plane.line_size for plane in planes)
+    laid = laid_out(form, picture.width, picture.height, pitches, offsets)
+    own = geometry(form, picture.width, picture.height)
+    whole = all(offset >= 0 for offset in offsets) and laid.size <= 2 * own.size
+    return laid if whole else own
+
+
 def copy_surface(device: Device, picture: Any, block: Block, laid: Geometry, base: int = 0) -> None:
-    """Copy a hardware frame's planes into a block at `base`, in the decoder's stream."""
-    for plane, rows, width, pitch, offset in zip(
-        picture.planes,
-        (shape[0] for shape in laid.shapes),
-        laid.widths(),
-        laid.pitches,
-        laid.offsets,
-        strict=True,
+    """Copy a hardware frame into a block at `base`, in the decoder's stream."""
+    planes = picture.planes
+    first = planes[0].buffer_ptr
+    target = block.pointer + base
+    alike = all(
+        plane.line_size == pitch and plane.buffer_ptr - first == offset
+        for plane, pitch, offset in zip(planes, laid.pitches, laid.offsets, strict=True)
+    )
+    if alike:
+        size = laid.offsets[-1] + laid.pitches[-1] * laid.shapes[-1][0]
+        device.copy(target, size, first, size, size, 1, device.decode)
+        return
+    for plane, shape, width, pitch, offset in zip(
+        planes, laid.shapes, laid.widths(), laid.pitches, laid.offsets, strict=True
     ):
-        device.copy(
-            block.pointer + base + offset,
-            pitch,
-            plane.buffer_ptr,
-            plane.line_size,
-            width,
-            rows,
-            device.decode,
-        )
+        source, rows = plane.buffer_ptr, shape[0]
+        device.copy(target + offset, pitch, source, plane.line_size, width, rows, device.decode)
 
 
 def upload(device: Device, frame: Frame) -> Frame:
@@ -191,25 +236,24 @@ def upload(device: Device, frame: Frame) -> Frame:
 def _fill(view: Array, laid: Geometry, planes: Sequence[Array], form: PixelFormat) -> None:
     for index, plane in enumerate(planes):
         target = np.ndarray(
-            laid.shapes[index], form.dtype, view, laid.offsets[index], laid.strides(index)
+            laid.shapes[index], form.dtype, view, laid.offsets[index], laid.strides[index]
         )
         np.copyto(target, plane)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Download:
-    """A block of device frames on its way to pinned host memory, as a whole."""
+    """Device memory of `source` from `start` on, on its way to pinned host memory."""
 
     source: Block
-    base: int
+    start: int
     block: Block
     event: Any
 
-    def result(self, frame: Frame, base: int) -> Frame:
+    def result(self, frame: Frame) -> Frame:
         """Wait for this copy alone; the host frame lies in the pinned memory itself."""
         self.event.synchronize()
-        laid = geometry(pixel_format(frame.format), frame.width, frame.height)
-        return host_frame(frame, self.block, laid, base)
+        return host_frame(frame, self.block, self.start)
 
 
 def download(device: Device, frame: Frame, *, whole: bool = False) -> Download:
@@ -217,38 +261,48 @@ def download(device: Device, frame: Frame, *, whole: bool = False) -> Download:
 
     The block's frames must all be ready when this one is.
     """
-    laid = geometry(pixel_format(frame.format), frame.width, frame.height)
-    base = 0 if whole else device.pointer(frame.planes[0]) - frame.owner.pointer
-    size = frame.owner.size if whole else laid.size
-    block = device.pinned.take(size, device.copies)
+    block: Block = frame.owner
+    start, end = block.pointer, block.pointer + block.size
+    if not whole:
+        start = min(plane.pointer for plane in frame.planes)
+        ends = (plane.pointer + plane.strides[0] * plane.shape[0] for plane in frame.planes)
+        end = min(end, max(ends))
+    size = end - start
+    landing = device.pinned.take(size, device.copies)
     follow(frame, device.copies)
-    source = frame.owner.pointer + base
-    device.copy(block.pointer, size, source, size, size, 1, device.copies, way="down")
-    return Download(frame.owner, base, block, device.mark(device.copies))
+    device.copy(landing.pointer, size, start, size, size, 1, device.copies, way="down")
+    return Download(block, start, landing, device.mark(device.copies))
 
 
 def to_host(device: Device, frame: Frame) -> Frame:
     """The frame in host memory, now; for single frames outside the loop."""
-    return download(device, frame).result(frame, 0)
+    return download(device, frame).result(frame)
 
 
-def host_frame(source: Frame, block: Block, laid: Geometry, base: int = 0) -> Frame:
-    """A host frame over pinned memory; where FFmpeg cannot wrap it, a copy in FFmpeg's own."""
+def host_frame(source: Frame, block: Block, start: int) -> Frame:
+    """A host frame over pinned memory that holds the device's from `start` on.
+
+    Where FFmpeg cannot wrap it, it is a copy in FFmpeg's own memory.
+    """
     import av
 
     form = pixel_format(source.format)
     whole = pinned_array(block, block.size)
     planes = tuple(
-        np.ndarray(shape, form.dtype, whole, base + laid.offsets[index], laid.strides(index))
-        for index, shape in enumerate(laid.shapes)
+        np.ndarray(plane.shape, form.dtype, whole, plane.pointer - start, plane.strides)
+        for plane in source.planes
     )
     even = source.width % 2 == 0 and source.height % 2 == 0
     if source.format in ("nv12", "p010le", "p016le") and even:
         picture = av.VideoFrame.from_dlpack(planes, format=source.format)
-        for name in ("color_range", "colorspace", "color_primaries", "color_trc"):
-            if source.meta.template is not None:
-                setattr(picture, name, getattr(source.meta.template, name))
-        return replace(source, planes=planes, owner=picture, ready=None, device="cpu")
+        template = source.meta.template
+        if template is not None:
+            picture.color_range, picture.colorspace = template.color_range, template.colorspace
+            picture.color_primaries, picture.color_trc = (
+                template.color_primaries,
+                template.color_trc,
+            )
+        return Frame(planes, source.format, source.width, source.height, source.meta, picture)
     made = host.empty(source.format, source.width, source.height, source.meta)
     for target, plane in zip(made.planes, planes, strict=True):
         np.copyto(target, plane)

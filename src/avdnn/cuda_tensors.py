@@ -6,7 +6,6 @@ The same steps as host.py, with kernels.cu in place of NumPy and its arithmetic 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,35 +36,51 @@ def pack(
     is N where it must be more than the frames: the rest repeats the last. With
     `packed_channels` an NCHW tensor of colour lies in memory as NHWC, which networks prefer.
     """
-    first = frames[0]
-    form = known_format(first.format)
-    channels = channels or form.channels
-    stream = device.compute
+    channels = channels or known_format(frames[0].format).channels
     count = max(batch, len(frames))
-    shape = (count, first.height, first.width, channels)
-    itemsize = 4 if spec.dtype == "float32" else 2
-    block = device.pool.take(int(np.prod(shape)) * itemsize, stream)
-    nhwc = spec.layout is Layout.NHWC or packed_channels
-    if nhwc:
-        view = device.array(block, shape, spec.dtype)
-        tensor = view if spec.layout is Layout.NHWC else view.transpose(0, 3, 1, 2)
-    else:
-        tensor = device.array(block, (count, channels, first.height, first.width), spec.dtype)
-    filled = [*frames, *[frames[-1]] * (count - len(frames))]
+    tensor = empty_tensor(device, frames[0], spec, channels, count, packed_channels)
     for frame in frames:
-        follow(frame, stream)
-    for start, length, step in runs(device, filled):
-        part = tensor[start : start + length]
-        pack_planes(device, filled[start], form, part, spec, order, channels, stream, step)
+        follow(frame, device.compute)
+    fill(device, tensor, [*frames, *[frames[-1]] * (count - len(frames))], spec, order, channels)
     return tensor
 
 
-def runs(device: Device, frames: Sequence[Frame]) -> Iterator[tuple[int, int, int]]:
+def empty_tensor(
+    device: Device, frame: Frame, spec: TensorSpec, channels: int, count: int, packed: bool
+) -> Array:
+    """A new tensor for `count` frames like this one, for work in `compute`."""
+    shape = (count, frame.height, frame.width, channels)
+    itemsize = 4 if spec.dtype == "float32" else 2
+    block = device.pool.take(int(np.prod(shape)) * itemsize, device.compute)
+    if spec.layout is Layout.NHWC:
+        return device.array(block, shape, spec.dtype)
+    if packed:
+        return device.array(block, shape, spec.dtype).transpose(0, 3, 1, 2)
+    return device.array(block, (count, channels, frame.height, frame.width), spec.dtype)
+
+
+def fill(
+    device: Device,
+    tensor: Array,
+    frames: Sequence[Frame],
+    spec: TensorSpec,
+    order: str,
+    channels: int,
+) -> None:
+    """Fill a tensor from as many frames as it has, in `compute`, which must follow them."""
+    form = known_format(frames[0].format)
+    for start, length, step in runs(frames):
+        part = tensor[start : start + length]
+        frame = frames[start]
+        pack_planes(device, frame, form, part, spec, order, channels, device.compute, step)
+
+
+def runs(frames: Sequence[Frame]) -> Iterator[tuple[int, int, int]]:
     """Cut frames into (start, length, step) of those that lie `step` bytes apart in one block."""
     start, step = 0, 0
     for index in range(1, len(frames) + 1):
         if index < len(frames) and frames[index].owner is frames[start].owner:
-            gap = _gap(device, frames[index - 1], frames[index])
+            gap = _gap(frames[index - 1], frames[index])
             if index - start == 1 and gap > 0:
                 step = gap
                 continue
@@ -75,8 +90,9 @@ def runs(device: Device, frames: Sequence[Frame]) -> Iterator[tuple[int, int, in
         start, step = index, 0
 
 
-def _gap(device: Device, one: Frame, other: Frame) -> int:
-    return device.pointer(other.planes[0]) - device.pointer(one.planes[0])
+def _gap(one: Frame, other: Frame) -> int:
+    gap: int = other.planes[0].pointer - one.planes[0].pointer
+    return gap
 
 
 def pack_planes(
@@ -141,26 +157,45 @@ def unpack(
     Chroma and alpha come from the sources, copied or resampled, unless the model made colour of
     a YUV frame. `bad` (N int32, zeroed) gets a 1 where a frame's tensor holds NaN or infinity.
     """
-    if tensor.ndim != 4 or tensor.shape[0] < len(sources):
+    width, height = made_size(tensor, spec, len(sources))
+    ready = device.event()
+    made = empty_slot(device, sources, width, height, device.compute, ready)
+    for source in sources:
+        follow(source, device.compute)
+    drain(device, tensor, spec, sources, made, bad, order)
+    device.record(ready, device.compute)
+    return made
+
+
+def made_size(tensor: Array, spec: TensorSpec, count: int) -> tuple[int, int]:
+    """(width, height) of the pictures in an output; ModelError if it holds no `count` pictures."""
+    if tensor.ndim != 4 or tensor.shape[0] < count:
         raise ModelError(
-            f"the model gives a tensor of shape {list(tensor.shape)} for {len(sources)} frames; "
+            f"the model gives a tensor of shape {list(tensor.shape)} for {count} frames; "
             f"pictures have 4 dimensions"
         )
     rows, columns = host.output_size(tensor.shape, spec)
+    return columns, rows
+
+
+def drain(
+    device: Device,
+    tensor: Array,
+    spec: TensorSpec,
+    sources: Sequence[Frame],
+    made: Sequence[Frame],
+    bad: Array,
+    order: str,
+) -> None:
+    """Fill the frames `made`, which share a block, from an output; see unpack."""
     channels = tensor.shape[1] if spec.layout is Layout.NCHW else tensor.shape[3]
-    stream = device.compute
-    made = empty_slot(device, sources, columns, rows, stream)
-    apart = _gap(device, made[0], made[1]) if len(made) > 1 else 0
-    for source in sources:
-        follow(source, stream)
-    for start, length, step in runs(device, sources):
+    apart = _gap(made[0], made[1]) if len(made) > 1 else 0
+    for start, length, step in runs(sources):
         part = slice(start, start + length)
         source, target = sources[start], made[start]
         unpack_planes(
             device, tensor[part], spec, source, target, bad[part], order, channels, step, apart
         )
-    ready = device.mark(stream)
-    return [replace(target, ready=ready) for target in made]
 
 
 def unpack_planes(

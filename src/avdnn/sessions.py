@@ -23,7 +23,10 @@ T_co = TypeVar("T_co", covariant=True)
 LEAST_RUN = 48
 """Frames of a run, at least: shorter key-frame groups are put together."""
 
-PACKETS_AHEAD = 512
+GROUP = 8
+"""Packets that are handed to a decoder at once: each hand-over wakes a thread."""
+
+GROUPS_AHEAD = 64
 ITEMS_AHEAD = 64
 
 
@@ -51,10 +54,26 @@ class _Run(Generic[T]):
 
     first: int | None
     out: Channel[T | av.Packet[Any] | Damage]
-    packets: Channel[av.Packet[Any]] = field(default_factory=lambda: Channel(PACKETS_AHEAD))
+    packets: Channel[list[av.Packet[Any]]] = field(default_factory=lambda: Channel(GROUPS_AHEAD))
     trims: bool = False
     last: int | None = None
     count: int = 0
+    held: list[av.Packet[Any]] = field(default_factory=list)
+
+    def give(self, packet: av.Packet[Any]) -> bool:
+        """Hand a packet to the decoder, with some others; False once it wants no more."""
+        self.held.append(packet)
+        return len(self.held) < GROUP or self.flush()
+
+    def flush(self) -> bool:
+        """Hand over what is held."""
+        held, self.held = self.held, []
+        return not held or self.packets.put(held)
+
+    def finish(self) -> None:
+        """Hand over the rest; no more comes."""
+        self.flush()
+        self.packets.end()
 
 
 class Sessions(Generic[T]):
@@ -127,15 +146,15 @@ class Sessions(Generic[T]):
                     before, run = run, self._begin(packet, packet.pts)
                     if before is not None:
                         before.last = packet.pts
-                        before.packets.put(packet)
+                        before.give(packet)
                 elif before is not None:
                     if _leads(packet, run):
-                        before.packets.put(packet)
+                        before.give(packet)
                     else:
                         self._finish(before)
                         before = None
                 run.count += 1
-                if not run.packets.put(packet) and self._stopped:
+                if not run.give(packet) and self._stopped:
                     return
             self._finish(before)
             self._finish(run)
@@ -168,7 +187,7 @@ class Sessions(Generic[T]):
 
     def _finish(self, run: _Run[T] | None) -> None:
         if run is not None:
-            run.packets.end()
+            run.finish()
 
     # ---- decoding --------------------------------------------------------------------------
 
@@ -193,14 +212,14 @@ def _results(
     run: _Run[T], decoder: av.VideoCodecContext, collector: Collector[T]
 ) -> Iterator[T | Damage]:
     """What a run's packets become; the decoder is emptied at the end."""
-    for packet in run.packets:
-        try:
-            pictures = decoder.decode(packet)
-        except av.error.InvalidDataError as error:
-            yield Damage(packet, error.strerror or str(error))
-            continue
-        del packet
-        yield from _collected(run, pictures, collector)
+    for group in run.packets:
+        for packet in group:
+            try:
+                pictures = decoder.decode(packet)
+            except av.error.InvalidDataError as error:
+                yield Damage(packet, error.strerror or str(error))
+                continue
+            yield from _collected(run, pictures, collector)
     try:
         pictures = decoder.decode(None)
     except (av.error.EOFError, av.error.InvalidDataError):

@@ -32,6 +32,7 @@ class FakeBackend:
         self.options = options
         self.batches: list[int] = []
         self.closed = False
+        self.captures = False
         shape = (-1, channels, -1, -1)
         # The C++ compiler has no half: a fast precision is float32 here as well.
         self.info = ModelInfo(
@@ -61,6 +62,20 @@ class FakeBackend:
         future.set_result({"y": made})
         return future
 
+    def capture(self, work: Callable[[], object]) -> Any:
+        stream = self.options.stream
+        before, stream.work = stream.work, type(stream.work)()
+        work()
+        recorded, stream.work = list(stream.work), before
+
+        class Graph:
+            @staticmethod
+            def replay() -> None:
+                for piece in recorded:
+                    stream.put(piece)
+
+        return Graph
+
     def close(self) -> None:
         self.closed = True
 
@@ -74,6 +89,7 @@ class Setup:
         self.fast: Network | None = None
         self.channels = 1
         self.fixed_batch: int | None = None
+        self.captures = False
         self.memory = frozenset({"host", "cuda"})
         self.loaded: list[FakeBackend] = []
         self.said: list[str] = []
@@ -81,6 +97,7 @@ class Setup:
     def load(self, name: str, model: Path, options: Options) -> FakeBackend:
         fast = self.fast if options.precision is not Precision.FLOAT32 else None
         made = FakeBackend(self.gpu, fast or self.network, self.channels, options)
+        made.captures = self.captures
         made.info = replace(made.info, max_batch=self.fixed_batch, memory=self.memory)
         self.loaded.append(made)
         return made
@@ -242,6 +259,43 @@ def test_backend_of_host_memory_gets_downloaded_frames_and_it_is_said(setup: Set
     made = setup.run(text, frames(setup, 2))
     assert [frame.device for frame in made] == ["cpu", "cpu"]
     assert "downloaded" in setup.said[-1]
+
+
+@pytest.mark.parametrize(("batch", "count"), [(1, 9), (4, 16), (4, 11), (8, 3)])
+def test_recorded_job_gives_the_same_frames(setup: Setup, batch: int, count: int) -> None:
+    setup.network = lambda x: (x / 2).repeat(2, -1).repeat(2, -2)
+    text = f"dnn_processing=model=net.pt:precision=float32:batch_size={batch}"
+    slot = setup.run("scale=16:8", frames(setup, count))
+    expected = setup.run(text, slot)
+    calls = len(setup.loaded[0].batches)
+    setup.captures = True
+    made = setup.run(text, slot)
+    for one, other in zip(made, expected, strict=True):
+        assert one.meta == other.meta
+        pair = [cuda_frames.to_host(setup.gpu, frame).planes for frame in (one, other)]
+        assert all(np.array_equal(a, b) for a, b in zip(*pair, strict=True))
+    # Once to see what comes out, once to warm up, once to record; never again.
+    assert len(setup.loaded[1].batches) == 3 < max(calls, 4)
+
+
+def test_recorded_job_takes_frames_of_slots_at_once_and_falls_back_for_others(
+    setup: Setup,
+) -> None:
+    setup.captures = True
+    text = "dnn_processing=model=net.pt:precision=float32:batch_size=4"
+    once = setup.run(text, frames(setup, 8))
+    mixed = [*once[4:], *once[:2], *frames(setup, 3, first=50)]
+    made = setup.run(text, mixed)
+    wanted = [(n, n + 20) for n in (4, 5, 6, 7, 0, 1, 50, 51, 52)]
+    assert values(setup, made) == wanted
+
+
+def test_recorded_job_tells_nan_of_its_own_frames(setup: Setup) -> None:
+    setup.captures, setup.network = True, blows_up(27.5)
+    text = "dnn_processing=model=net.pt:precision=float32:batch_size=4"
+    with pytest.raises(NonFiniteError, match="frame 8"):
+        setup.run(text, frames(setup, 12))
+    assert values(setup, setup.run(text, frames(setup, 7))) == [(n, n + 20) for n in range(7)]
 
 
 def test_exhausted_memory_of_the_framework_is_told_in_one_line(

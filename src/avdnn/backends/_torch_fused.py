@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import time
@@ -34,18 +35,14 @@ The network itself may use TF32 for float32, with a mantissa of 10 bits.
 
 
 class Fused:
-    """A network that is recorded for each shape that comes, and compiled or captured if asked.
+    """A network that is recorded for each shape that comes, and fused if asked.
 
-    `compiled` fuses it by torch.compile, `captured` replays its launches as a CUDA graph; the
-    result is the caller's own either way. It runs in torch's current stream.
+    `compiled` fuses it by torch.compile. It runs in torch's current stream.
     """
 
-    def __init__(
-        self, module: Run, *, compiled: bool, captured: bool = False, cache: Path | None = None
-    ) -> None:
+    def __init__(self, module: Run, *, compiled: bool, cache: Path | None = None) -> None:
         self._module = module
         self._compiled = compiled
-        self._captured = captured
         self._ready: dict[tuple[int, ...], Run] = {}
         self._preparing = Lock()
         if compiled and cache is not None:
@@ -67,8 +64,6 @@ class Fused:
         run = self._recorded(example)
         if self._compiled:
             run(example)
-        if self._captured:
-            run = captured(run, example)
         if self._compiled:
             shape = "x".join(map(str, example.shape))
             _log.warning("compiled for %s in %.1f s", shape, time.perf_counter() - began)
@@ -85,8 +80,8 @@ class Fused:
 
     @property
     def is_made_ready(self) -> bool:
-        """Whether each new shape is compiled or captured."""
-        return self._compiled or self._captured
+        """Whether each new shape is compiled."""
+        return self._compiled
 
 
 def recorded(module: Run, example: Any) -> Run:
@@ -151,28 +146,26 @@ def record(module: Run, example: Any) -> Any:
     return made
 
 
-def captured(run: Run, example: Any) -> Run:
-    """A CUDA graph of `run` on tensors like `example`, in the current stream.
+def captured(work: Callable[[], object]) -> Any:
+    """What `work` puts into the current stream as a CUDA graph; other threads may go on.
 
-    Other threads may use the device while it is made. The result is copied out.
+    What it allocates belongs to the graph as long as that lives.
     """
     import torch
 
-    static = example.clone()
-    for _ in range(2):
-        run(static)
-    stream = torch.cuda.current_stream(example.device)
+    stream = torch.cuda.current_stream()
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        made = run(static)
-
-    def replay(tensor: Any) -> Any:
-        static.copy_(tensor)
-        graph.replay()
-        return made.clone()
-
-    return replay
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        # An object that is collected now might put its own work into the stream.
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            work()
+    finally:
+        if collects:
+            gc.enable()
+    return graph
 
 
 # ---- convolutions of few channels ---------------------------------------------------------------

@@ -64,15 +64,15 @@ class Network:
                 backend="torch",
             ) from error
 
-    def fuse(self, *, compiled: bool, captured: bool, cache: Path | None) -> None:
-        """Record the network for each shape; compile or capture it if asked.
+    def fuse(self, *, compiled: bool, cache: Path | None) -> None:
+        """Record the network for each shape, and compile it if asked.
 
         On a GPU recording also makes float32 exact: a traced convolution has the TF32 switch of
         the machine that traced it.
         """
         exact = self.program.scripted and self.dtype.itemsize == 4
-        if compiled or captured or exact:
-            self.call = Fused(self.call, compiled=compiled, captured=captured, cache=cache)
+        if compiled or exact:
+            self.call = Fused(self.call, compiled=compiled, cache=cache)
 
     @property
     def is_fused(self) -> bool:
@@ -81,7 +81,7 @@ class Network:
 
     @property
     def fixed_shapes(self) -> bool:
-        """Whether each new shape costs a compilation or a capture."""
+        """Whether each new shape costs a compilation."""
         return isinstance(self.call, Fused) and self.call.is_made_ready
 
     def __call__(self, tensor: Any) -> Any:

@@ -12,6 +12,7 @@ from ..errors import ModelError
 from ..frame import Layout, Precision, Shape, TensorSpec
 from . import Options, _torch_cuda
 from ._tensors import is_picture, select
+from ._torch_file import read
 from ._torch_network import Network, element_type
 from ._torch_trial import Found, examine, named
 
@@ -19,7 +20,25 @@ Flags = Mapping[str, bool]
 
 
 def find_out(network: Network, model: Path, options: Options, device: Any) -> Found:
-    """What the program takes, in the precision that is wanted or else in its own type."""
+    """What the program takes, in the precision that is wanted or else in its own type.
+
+    For a GPU it is tried on the CPU first: a wrong number of channels may end in an assertion on
+    the GPU, after which nothing runs there any more.
+    """
+    if device.type != "cuda":
+        return _try_out(network, model, options, device)
+    spare = Network(read(model, "cpu"), network.layout, optimize=False)
+    told = replace(options, precision=Precision.FLOAT32)
+    try:
+        found = _try_out(spare, model, told, "cpu")
+    except ModelError:
+        return _try_out(network, model, options, device)
+    floats = spare.dtype.is_floating_point
+    network.use(element_type(options.precision) if floats else spare.dtype)
+    return found
+
+
+def _try_out(network: Network, model: Path, options: Options, device: Any) -> Found:
     import torch
 
     def run(shape: Shape) -> list[TensorSpec]:
@@ -55,21 +74,21 @@ def find_out(network: Network, model: Path, options: Options, device: Any) -> Fo
 def make_ready(
     network: Network, model: Path, options: Options, found: Found, device: Any, flags: Flags
 ) -> None:
-    """Freeze, fuse, compile or capture the network, as the flags say and the device allows."""
+    """Freeze, fuse or compile the network, as the flags say and the device allows."""
     on_stream = device.type == "cuda" and options.stream is not None
     if flags["capture"] and not on_stream:
         message = "capture=1 is for frames on a GPU: put hwupload before the filter"
         raise ModelError(f"{model}: {message}", backend="torch")
     if flags["compile"] or device.type == "cuda":
-        network.fuse(compiled=flags["compile"], captured=flags["capture"], cache=options.cache)
+        network.fuse(compiled=flags["compile"], cache=options.cache)
     elif flags["optimize"] and network.program.scripted:
         network.freeze(model)
-    if flags["compile"] or flags["capture"]:
+    if flags["compile"]:
         _run_once(network, model, options, found, device)
 
 
 def _run_once(network: Network, model: Path, options: Options, found: Found, device: Any) -> None:
-    """Compile or capture for frames of the size to come, where it is known."""
+    """Compile for frames of the size to come, where it is known."""
     import torch
 
     channels = found.input.channels if found.input.channels > 0 else 3
@@ -96,7 +115,7 @@ def _run_once(network: Network, model: Path, options: Options, found: Found, dev
 
 
 def batch(network: Network, found: Found, options: Options) -> int | None:
-    """The batch that jobs must have; what was compiled or captured is for one."""
+    """The batch that jobs must have; what was compiled is for one."""
     if found.batch != -1:
         return found.batch
     return options.batch_size if network.is_fused and network.fixed_shapes else None

@@ -6,7 +6,7 @@ channels last, frozen or compiled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from ._heap import keep_pages
 from ._tensors import check_shapes, is_picture
 from ._torch_codes import Codes, as_tensor, check
 from ._torch_file import first_line, read
+from ._torch_fused import captured
 from ._torch_network import Network, precision_of
 from ._torch_open import batch, declare, find_out, make_ready
 from ._torch_trial import Found, named
@@ -30,7 +31,7 @@ SUFFIXES: tuple[str, ...] = (".pt", ".pt2", ".ts", ".pth", ".safetensors", ".ckp
 KEYS: Mapping[str, str] = {
     "optimize": "1 (default): freeze TorchScript and lay tensors out channels last, 0: as it is",
     "compile": "1: compile the network (slow start; needs a C++ compiler), 0 (default): do not",
-    "capture": "1: replay the network as a CUDA graph, for frames on a GPU, 0 (default): do not",
+    "capture": "1 (default with compile=1): replay jobs on GPU frames as a CUDA graph, 0: do not",
 }
 
 
@@ -56,7 +57,9 @@ def load(model: Path, options: Options) -> Torch:
             f"{', '.join(allowed)}",
             device=device,
         )
-    flags = {key: _flag(options.config, key, key not in ("compile", "capture")) for key in KEYS}
+    flags = {key: _flag(options.config, key, key == "optimize") for key in KEYS}
+    if "capture" not in options.config:
+        flags["capture"] = flags["compile"] and options.stream is not None
     if device == "cpu":
         keep_pages()
         torch.set_num_threads(options.threads or _cpu.cores())
@@ -78,7 +81,9 @@ def load(model: Path, options: Options) -> Torch:
     found = find_out(network, model, options, torch.device(device))
     owned = network.storages()
     make_ready(network, model, options, found, torch.device(device), flags)
-    return Torch(network, model, found, options, device, owned)
+    made = Torch(network, model, found, options, device, owned)
+    made.captures = flags["capture"]
+    return made
 
 
 class Torch:
@@ -88,6 +93,7 @@ class Torch:
     """
 
     info: ModelInfo
+    captures = False
 
     def __init__(
         self,
@@ -155,6 +161,13 @@ class Torch:
         if not self._on_cpu and any(_torch_cuda.on_device(array) for array in inputs.values()):
             return self._on_stream(inputs)
         return self._workers.submit(partial(self._infer, inputs))
+
+    def capture(self, work: Callable[[], object]) -> Any:
+        """What `work` puts into the stream, this network's jobs among it, as a CUDA graph."""
+        import torch
+
+        with torch.inference_mode(), _torch_cuda.ordered_on(self._stream, self._device):
+            return captured(work)
 
     def close(self) -> None:
         """Wait for running jobs and free the network."""

@@ -21,9 +21,10 @@ from ..errors import (
     ModelError,
     NonFiniteError,
 )
-from ..frame import Array, Arrays, Frame, ModelInfo, Precision
+from ..frame import Array, Arrays, Frame, ModelInfo, Precision, TensorSpec
 from . import Context
 from ._options import DnnOptions, OnNan, locate
+from ._replay import Replay
 from ._session import Session, picture_input, picture_output
 
 IN_FLIGHT = 3
@@ -136,10 +137,10 @@ class DeviceSession(Session):
         self._device = device
         self._checking = False
         self._retired: list[Backend] = []
+        self._replay: Replay | None = None
         device.use()
         super().__init__(options, backend_name, model, first, context, number)
-        picture_in = picture_input(self._backend.info, self._model)
-        self._channels = _channels(picture_in.channels, first)
+        self._replay = self._recorded(first)
 
     def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
         told = super()._wanted(size, precision)
@@ -255,31 +256,46 @@ class DeviceSession(Session):
             self._context.say(f"{what}; done again in float32")
         elif self._backend is not self._exact:
             self._retired.append(self._backend)
-            self._backend = self._exact
+            self._backend, self._replay = self._exact, None
             self._context.say(f"{what} in {running}; float32 from here on")
         return made
 
     def close(self) -> None:
         """Wait for what runs and free the models."""
         self._device.mark(self._device.compute).synchronize()
+        self._replay = None
         super().close()
         for backend in self._retired:
             backend.close()
 
     def _put(self, backend: Backend, frames: list[Frame]) -> _Done:
+        """Put a job into the stream: replayed where it is recorded, else step by step."""
         device = self._device
         cuda_frames.same_device(device, frames)
-        info = backend.info
-        given = picture_input(info, self._model)
-        out = picture_output(info, given, self._model)
-        order = self._order(given)
+        count = len(frames)
+        if backend is self._backend_in_use() and self._replay and self._replay.fits(frames):
+            made, flags, keep = self._replay.run(frames), self._replay.flags, ()
+        else:
+            made, flags, keep = self._step_by_step(backend, frames)
+        size = 4 * count
+        landed = device.pinned.take(size, device.compute)
+        source = device.pointer(flags)
+        device.copy(landed.pointer, size, source, size, size, 1, device.compute, way="down")
+        told = cuda.pinned_array(landed, size).view(np.int32)
+        event = device.mark(device.compute)
+        return _Done(made, told, backend.info.precision, event, (*keep, *frames))
+
+    def _step_by_step(
+        self, backend: Backend, frames: list[Frame]
+    ) -> tuple[list[Frame], Array, tuple[Any, ...]]:
+        device, given, out, order = self._device, *self._specs(backend)
         tensor = cuda_tensors.pack(
             device,
             frames,
             given,
             order,
             channels=_channels(given.channels, frames[0]),
-            batch=self.batch if info.max_batch else 0,
+            batch=self.batch if backend.info.max_batch else 0,
             packed_channels=self._name == "torch",
         )
         result = device.adopt(self._inferred(backend, {given.name: tensor})[out.name])
@@ -287,14 +303,32 @@ class DeviceSession(Session):
         flags = device.array(device.pool.take(4 * count, device.compute), (count,), "int32")
         device.clear(flags, device.compute)
         made = cuda_tensors.unpack(device, result, out, frames, flags, order)
-        landed = device.pinned.take(4 * count, device.compute)
-        size = 4 * count
-        device.copy(
-            landed.pointer, size, device.pointer(flags), size, size, 1, device.compute, way="down"
+        return made, flags, (tensor, result, flags)
+
+    def _specs(self, backend: Backend) -> tuple[TensorSpec, TensorSpec, str]:
+        """Input, output and channel order of a backend's jobs."""
+        given = picture_input(backend.info, self._model)
+        return given, picture_output(backend.info, given, self._model), self._order(given)
+
+    def _backend_in_use(self) -> Backend | None:
+        return getattr(self, "_backend", None)
+
+    def _recorded(self, first: Frame) -> Replay | None:
+        """The job as a graph, where the backend makes one and is to."""
+        if not getattr(self._backend, "captures", False):
+            return None
+        given, out, order = self._specs(self._backend)
+        return Replay(
+            self._device,
+            self._backend,
+            first,
+            self.batch,
+            given,
+            out,
+            order,
+            _channels(given.channels, first),
+            self._name == "torch",
         )
-        told = cuda.pinned_array(landed, size).view(np.int32)
-        keep = (tensor, result, flags, *frames)
-        return _Done(made, told, info.precision, device.mark(device.compute), keep)
 
     def _inferred(self, backend: Backend, inputs: Arrays) -> Arrays:
         """The job's outputs; exhausted memory is told as such."""

@@ -72,8 +72,7 @@ class HwDownload:
             return item
         with self._context.clock.measure("download (waiting)"):
             copy.event.synchronize()
-        base = self._of(item).pointer(item.planes[0]) - item.owner.pointer
-        return copy.result(item, base)
+        return copy.result(item)
 
 
 def make(call: Call, context: Context) -> HwDownload:

@@ -1,0 +1,161 @@
+"""A device job of one size recorded as a graph: from frames to frames by one launch and two copies.
+
+Each launch from Python costs time that the other threads of the program lack. Recorded, the
+kernels that fill the tensor, the network and the kernels that empty it are one launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import cuda_tensors
+from ..cuda import Device
+from ..cuda_frames import PITCH, empty_slot, follow, frame_in, geometry
+from ..frame import Array, Arrays, Frame, TensorSpec
+from ..pixfmt import pixel_format
+
+
+class Replay:
+    """The job of `backend` on up to `batch` frames that lie in memory as `first` does.
+
+    It is run once before it is recorded, so that all that it needs is there. Use `fits` before
+    `run`. `run` gives frames without an event: what is put into `compute` next comes behind them.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        backend: Any,
+        first: Frame,
+        batch: int,
+        given: TensorSpec,
+        out: TensorSpec,
+        order: str,
+        channels: int,
+        packed: bool,
+    ) -> None:
+        self._device = device
+        self._batch = batch
+        self._places = _places(first)
+        self._step = _size(first)
+        self._input = device.pool.take(self._step * batch, device.compute)
+        sources = [self._source(first, number) for number in range(batch)]
+        tensor = cuda_tensors.empty_tensor(device, first, given, channels, batch, packed)
+        self.flags = device.array(device.pool.take(4 * batch, device.compute), (batch,), "int32")
+        spec, flags = out, self.flags
+
+        def infer() -> Array:
+            cuda_tensors.fill(device, tensor, sources, given, order, channels)
+            arrays: Arrays = backend.infer_async({given.name: tensor}).result()
+            return device.adopt(arrays[spec.name])
+
+        follow(first, device.compute)
+        for number in range(batch):
+            self._copy_in([first], number)
+        result = infer()
+        width, height = cuda_tensors.made_size(result, spec, batch)
+        made = empty_slot(device, sources, width, height, device.compute, None)
+        device.mark(device.compute).synchronize()
+
+        def work() -> None:
+            nonlocal result
+            result = infer()
+            device.clear(flags, device.compute)
+            cuda_tensors.drain(device, result, spec, sources, made, flags, order)
+
+        work()
+        device.mark(device.compute).synchronize()
+        self._graph = backend.capture(work)
+        self._keep = (sources, tensor, result, made)
+        self._made = made
+        form = pixel_format(first.format)
+        self._form, self._size = form, (width, height)
+        self._laid = geometry(form, width, height)
+        handle: Callable[[], int] | None = getattr(self._graph, "raw_cuda_graph_exec", None)
+        self._handle = handle() if handle is not None else 0
+
+    def _source(self, first: Frame, number: int) -> Frame:
+        """Place `number` of the input."""
+        start = self._input.pointer + number * self._step - _start(first)
+        planes = tuple(plane._replace(pointer=plane.pointer + start) for plane in first.planes)
+        return Frame(
+            planes,
+            first.format,
+            first.width,
+            first.height,
+            first.meta,
+            self._input,
+            None,
+            first.device,
+        )
+
+    def fits(self, frames: Sequence[Frame]) -> bool:
+        """Whether these frames are laid out as the recorded ones."""
+        return len(frames) <= self._batch and all(
+            _places(frame) == self._places for frame in frames
+        )
+
+    def run(self, frames: Sequence[Frame]) -> list[Frame]:
+        """New frames, one for each; `flags` tell of NaN until the next run."""
+        device, stream = self._device, self._device.compute
+        for frame in frames:
+            follow(frame, stream)
+        for start, length, step in cuda_tensors.runs(frames):
+            if length > 1 and step != self._step:
+                for number in range(start, start + length):
+                    self._copy_in([frames[number]], number)
+            else:
+                self._copy_in(frames[start : start + length], start)
+        if self._handle:
+            device.play(self._handle)
+        else:
+            self._graph.replay()
+        size = self._laid.size * len(frames)
+        block = device.pool.take(size, stream)
+        source = self._made[0].owner.pointer
+        device.copy(block.pointer, size, source, size, size, 1, stream)
+        ready = device.event()
+        device.record(ready, stream)
+        width, height = self._size
+        return [
+            frame_in(
+                device,
+                block,
+                self._form,
+                width,
+                height,
+                self._laid,
+                number * self._laid.size,
+                frame.meta,
+                ready,
+            )
+            for number, frame in enumerate(frames)
+        ]
+
+    def _copy_in(self, frames: Sequence[Frame], place: int) -> None:
+        """Copy frames that lie one behind the other to place `place` of the input and on."""
+        last = frames[-1].planes[-1]
+        size = (len(frames) - 1) * self._step
+        size += last.pointer + last.strides[0] * last.shape[0] - _start(frames[-1])
+        target = self._input.pointer + place * self._step
+        source = _start(frames[0])
+        self._device.copy(target, size, source, size, size, 1, self._device.compute)
+
+
+def _start(frame: Frame) -> int:
+    start: int = frame.planes[0].pointer
+    return start
+
+
+def _places(frame: Frame) -> tuple[Any, ...]:
+    """Where the planes lie from the first one on."""
+    start = _start(frame)
+    return tuple((plane.pointer - start, plane.shape, plane.strides) for plane in frame.planes)
+
+
+def _size(frame: Frame) -> int:
+    """Bytes from frame to frame, in steps that slots have too."""
+    last = frame.planes[-1]
+    used: int = last.pointer + last.strides[0] * last.shape[0] - _start(frame)
+    return -(-used // PITCH) * PITCH

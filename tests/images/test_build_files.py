@@ -25,6 +25,15 @@ def test_hadolint_has_no_complaint(name: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_shellcheck_has_no_complaint() -> None:
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
+    shell = [path for path in scripts if path.read_text().startswith("#!/usr/bin/env bash")]
+    command = [tool("shellcheck"), "--severity=warning", *shell, "images/base/install-wheels"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert len(shell) > 5
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_default_group_is_every_image() -> None:
     plan = bake()
     assert set(IMAGES) <= set(plan["target"])

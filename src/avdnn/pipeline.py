@@ -22,7 +22,7 @@ from .frame import Frame
 from .interrupt import ShieldedStack
 from .job import Job, OutputSpec
 from .media import Reader
-from .pixfmt import Family, pixel_format
+from .pixfmt import FORMATS, Family
 from .progress import Progress
 from .stage import Stage
 from .writer import Writer
@@ -134,23 +134,24 @@ def chain_text(job: Job, reader: Reader, *, on_device: bool = False) -> str:
     if on_device:
         given = "batch_size" in job.dnn_options
         return text if given else f"{text}:batch_size={acceleration.BATCH}"
-    if not reader.pix_fmt or _channels(model) != 3:
+    source = FORMATS.get(reader.pix_fmt)
+    if source is None or source.family is not Family.LUMA:
         return text
-    source = pixel_format(reader.pix_fmt)
-    if source.family is not Family.LUMA:
+    if _channels(model, job.dnn_options.get("dnn_backend", "auto")) != 3:
         return text
     rgb = "gbrap" if source.alpha else "gbrp"
     depth = "" if source.depth == 8 else f"{source.depth}le"
     return f"format={rgb}{depth},{text},format={source.name}"
 
 
-def _channels(model: str) -> int:
+def _channels(model: str, wanted: str) -> int:
     """What a bundled or a user's model takes; a user's model is opened to see."""
     bundled = models.registry().get(model)
     if bundled is not None:
         return bundled.channels
     path = models.resolve(model)
-    backend = backends.load(backends.choose(path), path, backends.Options())
+    name = backends.choose(path) if wanted == "auto" else wanted
+    backend = backends.load(name, path, backends.Options())
     try:
         return backend.info.inputs[0].channels
     finally:

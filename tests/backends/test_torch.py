@@ -140,6 +140,21 @@ def test_arguments_with_defaults_are_left_alone(tmp_path: Path) -> None:
         assert np.array_equal(run(loaded, codes()), scaled(codes(), 0.5))
 
 
+@pytest.mark.parametrize(
+    ("source", "scale"),
+    [
+        ("return x * 0.5", "1"),
+        ("return torch.pixel_shuffle(x.repeat(1, 4, 1, 1), 2)", "2"),
+        ("return x[:, :, ::2, ::2]", "0.5"),
+        ("return x[:, :, ::2]", None),
+        ("return x.mean(dim=[2, 3])", None),
+    ],
+)
+def test_scale_is_found(tmp_path: Path, source: str, scale: str | None) -> None:
+    with opened(script(tmp_path / "m.pt", source)) as loaded:
+        assert loaded.info.facts.get("scale") == scale
+
+
 def test_old_default_names_are_taken(tmp_path: Path) -> None:
     model = script(tmp_path / "m.pt", "return x * 0.5")
     with opened(model, inputs=("x",), outputs=("y",)) as loaded:

@@ -26,11 +26,15 @@ Run = Callable[[Shape], Sequence[TensorSpec]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A program's input and outputs; float tensors are declared float32. -1 marks what is free."""
+    """A program's input and outputs; float tensors are declared float32. -1 marks what is free.
+
+    `scale` is how much larger the first output is, "" where it is no picture or not in proportion.
+    """
 
     input: TensorSpec
     outputs: tuple[TensorSpec, ...]
     batch: int
+    scale: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ def examine(program: Program, model: Path, run: Run, layout: Layout, size: Size 
             for output in trial.outputs
         ),
         -1 if free_batch else batch,
+        _scale(trial, layout),
     )
 
 
@@ -134,6 +139,16 @@ def _first(
             # A program may raise anything; whether it does is what is asked here.
             first = first or error
     return None, first
+
+
+def _scale(trial: _Trial, layout: Layout) -> str:
+    """How much larger a trial's first output is than its input."""
+    shape = (1, *trial.outputs[0].shape)[-4:]
+    if len(shape) != 4:
+        return ""
+    rows, columns = shape[2:] if layout is Layout.NCHW else shape[1:3]
+    factor = rows / trial.size[0]
+    return f"{factor:g}" if columns / trial.size[1] == factor else ""
 
 
 def _keeps(trials: Sequence[_Trial], axis: int) -> bool:

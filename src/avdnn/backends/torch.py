@@ -136,6 +136,7 @@ class Torch:
             facts={
                 "format": network.program.kind,
                 "runtime": f"torch {_torch_device.version()}",
+                **({"scale": found.scale} if found.scale else {}),
                 **network.program.facts,
             },
         )

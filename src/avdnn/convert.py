@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -135,10 +136,16 @@ def _save(
 def _program(source: Path) -> Any:
     """A torch file's program, in float32."""
     backends.module("torch")
+    import torch
+
     from .backends._torch_file import read
 
     program = read(source, "cpu")
     program.network.float()
+    if program.kind == "weights":
+        # spandrel limits what its networks give to 0..1; the program must do so itself.
+        limited = torch.nn.Sequential(program.network, torch.nn.Hardtanh(0.0, 1.0)).eval()
+        program = replace(program, network=limited)
     return program
 
 

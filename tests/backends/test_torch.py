@@ -47,7 +47,7 @@ def fresh_module() -> Any:
 def script(path: Path, source: str, *, weights: Any = None) -> Path:
     """A TorchScript file whose forward(self, x) has this body; `weights` is its parameter w."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")
         module = fresh_module()
         if weights is not None:
             module.register_parameter("w", torch.nn.Parameter(weights))
@@ -59,7 +59,7 @@ def script(path: Path, source: str, *, weights: Any = None) -> Path:
 
 def traced(path: Path, module: Any, channels: int, dtype: Any = None) -> Path:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")
         example = torch.zeros(1, channels, 16, 16, dtype=dtype or torch.float32)
         torch.jit.trace(module.eval(), example).save(str(path))
     return path
@@ -132,7 +132,7 @@ def test_batch_is_fixed_where_the_program_gives_one_frame(tmp_path: Path) -> Non
 
 def test_arguments_with_defaults_are_left_alone(tmp_path: Path) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")
         scripted = torch.jit.script(fresh_module())
         scripted.define("def forward(self, image, gain: float = 0.5):\n    return image * gain\n")
         scripted.save(str(tmp_path / "m.pt"))
@@ -506,7 +506,7 @@ def test_weights_run_through_spandrel(tmp_path: Path, name: str, legacy: bool) -
         info = loaded.info
         assert info.inputs[0].shape == (-1, 1, -1, -1)
         assert info.facts["scale"] == "2"
-        assert info.facts["size"] == "at least 8, a multiple of 4"
+        assert info.facts["size"] == "at least 8x8, multiples of 4"
         assert info.facts["architecture"] == "Nearest"
         made = run(loaded, given)
     assert np.array_equal(made, scaled(given, 0.5).repeat(2, 2).repeat(2, 3))

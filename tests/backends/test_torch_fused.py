@@ -27,7 +27,7 @@ def network(kernel: int = 5, bias: bool = True) -> Any:
 
 @pytest.mark.parametrize("kernel", [3, 5])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_spread_convolution_is_the_same_sum(kernel: int, bias: bool) -> None:
     module = network(kernel, bias)
     traced = torch.jit.trace(module, torch.rand(1, 1, 16, 16))
@@ -66,7 +66,7 @@ def test_shapes_that_do_not_divide_are_left_alone(shape: tuple[int, ...]) -> Non
     assert _torch_fused.spread(graph, shape) == 0
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_recorded_convolutions_follow_this_process_and_not_the_tracing_one() -> None:
     module = network()
     traced = torch.jit.trace(module, torch.rand(1, 1, 16, 16))

@@ -45,6 +45,14 @@ def safetensors(model: Path) -> Any:
         raise ModelError(message, backend="torch") from error
 
 
+def _sizes(rule: Any) -> str:
+    """The sizes that a network works on; others are padded to one of them."""
+    parts = [f"at least {rule.minimum}x{rule.minimum}"] if rule.minimum > 1 else []
+    parts += [f"multiples of {rule.multiple_of}"] if rule.multiple_of > 1 else []
+    parts += ["square"] if rule.square else []
+    return ", ".join(parts) or "any"
+
+
 def build(model: Path, weights: Any, device: str) -> Network:
     """The network that `weights` belong to, ready to run on `device`."""
     import spandrel
@@ -65,8 +73,7 @@ def build(model: Path, weights: Any, device: str) -> Network:
         "architecture": found.architecture.name,
         "purpose": str(found.purpose),
         "scale": str(found.scale),
-        "size": f"at least {size.minimum}, a multiple of {size.multiple_of}"
-        + (", square" if size.square else ""),
+        "size": _sizes(size),
         "float16": "yes" if found.supports_half else "no",
         "bfloat16": "yes" if found.supports_bfloat16 else "no",
         "tiling": str(getattr(found.tiling, "name", found.tiling)).lower(),

@@ -156,9 +156,13 @@ def _refuse_objects(model: Path) -> None:
 
 @contextmanager
 def deprecated_script() -> Iterator[None]:
-    """Call TorchScript, all of which torch 2.13 says is deprecated: its files are what there is."""
+    """Call TorchScript, which torch says is deprecated: its files are what there is.
+
+    torch 2.13 says so to developers, 2.14 to users.
+    """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`?torch\.jit", DeprecationWarning)
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("ignore", r"`?torch\.jit", category)
         yield
 
 

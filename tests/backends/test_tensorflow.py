@@ -380,6 +380,21 @@ def test_threads_are_those_that_are_asked_for(tf: Any) -> None:
     assert config(tf).intra_op_parallelism_threads == _cpu.cores()
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"threads": 2}, (1, 2)),
+        ({"threads": 16}, (4, 5)),
+        ({"nireq": 3}, (3, 3)),
+        ({"asynchronous": False, "nireq": 3}, (1, 1)),
+    ],
+)
+def test_runs_at_once_follow_the_cores_or_nireq(
+    options: dict[str, Any], told: tuple[int, int]
+) -> None:
+    assert module._threads(Options(**options)) == told
+
+
 def test_built_configuration_is_what_tensorflow_writes(tf: Any) -> None:
     made = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=300)
     made.gpu_options.visible_device_list = "0,1"

@@ -112,8 +112,8 @@ class TensorFlow:
         except (ValueError, RuntimeError, tf.errors.OpError) as error:
             message = f"{model}: TensorFlow cannot run it: {first_line(error)}"
             raise ModelError(message, backend="tensorflow") from error
-        slots = (options.nireq or 2) if options.asynchronous else 1
-        self._workers = Workers("tensorflow", slots, threads=1)
+        threads, slots = _threads(options)
+        self._workers = Workers("tensorflow", slots, threads)
         facts = {**runnable.facts, "runtime": f"TensorFlow {tf.__version__}"}
         try:
             facts |= self._warm_up(options, model)
@@ -198,6 +198,16 @@ def _own(array: Any, inputs: list[Any]) -> Any:
     array = np.asarray(array)
     shared = any(np.may_share_memory(array, given) for given in inputs)
     return array.copy() if shared or not array.flags.writeable else array
+
+
+def _threads(options: Options) -> tuple[int, int]:
+    """Runs at once and jobs in flight: all runs share the session's threads, four fill one run."""
+    if not options.asynchronous:
+        return 1, 1
+    if options.nireq:
+        return options.nireq, options.nireq
+    threads = max(1, (options.threads or _cpu.cores()) // 4)
+    return threads, threads + 1
 
 
 # ---- devices and configuration -----------------------------------------------------------------

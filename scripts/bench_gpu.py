@@ -149,7 +149,7 @@ def ours(clip: Path, text: str, decoders: int, *, warm: int = WARM_FRAMES) -> Ro
     meter = Meter(warm)
     with (
         cuda_decode.DeviceReader(InputSpec(str(clip), decoders=decoders), device) as reader,
-        closing(filters.connect(chain, iter(reader))) as items,
+        closing(filters.connect(chain, context.clock.iterate("decode (waiting)", reader))) as items,
     ):
         for item in items:
             if isinstance(item, Frame):

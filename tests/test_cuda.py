@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import resource
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from fractions import Fraction
@@ -92,9 +92,10 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("clips")
     x264 = "keyint=24:min-keyint=24:scenecut=0:bframes=3"
     kinds = {
-        "closed": ("libx264", "yuv420p", 320, 240, 300, {"x264-params": f"{x264}:open-gop=0"}),
-        "open": ("libx264", "yuv420p", 320, 240, 300, {"x264-params": f"{x264}:open-gop=1"}),
+        "closed": ("libx264", "yuv420p", 320, 240, 150, {"x264-params": f"{x264}:open-gop=0"}),
+        "open": ("libx264", "yuv420p", 320, 240, 150, {"x264-params": f"{x264}:open-gop=1"}),
         "odd": ("libx264", "yuv420p", 354, 242, 30, {}),
+        "small": ("libx264", "yuv420p", 160, 128, 300, {"x264-params": f"{x264}:open-gop=1"}),
         "ten": ("libx265", "yuv420p10le", 320, 240, 48, {"x265-params": "log-level=none"}),
         "422": ("libx264", "yuv422p10le", 320, 240, 12, {}),
     }
@@ -226,6 +227,9 @@ def _inside_rgb(frame: Frame) -> Any:
     return ((rgb >= 0) & (rgb <= 1)).all(0)
 
 
+_EXPECTED: dict[str, list[Frame]] = {}
+
+
 @pytest.mark.parametrize("batch", [1, 8])
 @pytest.mark.parametrize("options", ["", ":options=compile=1", ":options=capture=1"])
 @pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -236,8 +240,12 @@ def test_luma_network_matches_the_cpu(
     got = on_device(
         clips["closed"], f"{model}:precision={precision}:batch_size={batch}{options}", 2
     )
-    expected = on_host(clips["closed"], f"{model}:precision=float32:device=cpu:batch_size=8")
-    assert len(got) == len(expected) == 300
+    key = str(clips["closed"])
+    if key not in _EXPECTED:
+        text = f"{model}:precision=float32:device=cpu:batch_size=8"
+        _EXPECTED[key] = on_host(clips["closed"], text)
+    expected = _EXPECTED[key]
+    assert len(got) == len(expected) == 150
     limit, quality = (1, 60) if precision == "float32" else (2, 50)
     for one, other in zip(got, expected, strict=True):
         assert (one.width, one.height) == (640, 480)
@@ -302,13 +310,13 @@ def repeated(clip: Path, target: Path, frames: int) -> Path:
 
 def digest(frames: Iterator[Any]) -> tuple[int, str]:
     """How many frames, and one hash of all their samples."""
-    total, count = hashlib.blake2b(digest_size=8), 0
+    total, count = 0, 0
     for frame in frames:
         if isinstance(frame, Frame):
             count += 1
             for plane in frame.planes:
-                total.update(np.ascontiguousarray(plane))
-    return count, total.hexdigest()
+                total = zlib.crc32(np.ascontiguousarray(plane), total)
+    return count, f"{total:08x}"
 
 
 @pytest.mark.timeout(300)
@@ -333,10 +341,10 @@ def test_twenty_runs_under_stress_give_one_hash(
 
     def slow(session: DeviceSession, backend: Any, inputs: Any) -> Any:
         with torch.cuda.stream(torch.cuda.ExternalStream(device.compute.ptr)):
-            torch.cuda._sleep(400_000)
+            torch.cuda._sleep(200_000)
         return infer(session, backend, inputs)
 
-    long = repeated(clips["open"], tmp_path / "long.mkv", 2100)
+    long = repeated(clips["small"], tmp_path / "long.mkv", 2100)
     text = f"dnn_processing=dnn_backend=torch:model={networks}/luma2x.pt:precision=float32"
     wanted = None
     monkeypatch.setattr(Pool, "give", poisoned)
@@ -369,7 +377,7 @@ def test_memory_does_not_grow_over_20000_frames(
     networks: Path, clips: dict[str, Path], tmp_path: Path
 ) -> None:
     device = cuda.device(0)
-    long = repeated(clips["closed"], tmp_path / "long.mkv", 20100)
+    long = repeated(clips["small"], tmp_path / "long.mkv", 20100)
     text = f"dnn_processing=dnn_backend=torch:model={networks}/luma2x.pt:batch_size=8"
     context = Context(say=lambda line: None)
     chain = [*filters.build(text, context), HwDownload(context)]
@@ -418,10 +426,10 @@ def test_ffmpegs_own_example_runs_unchanged(
         filter_hw_device="cuda",
     )
     report, _ = run(job, caplog)
-    assert report.frames == 300
-    assert report.host_to_device_bytes >= 300 * 320 * 240 * 3
+    assert report.frames == 150
+    assert report.host_to_device_bytes >= 150 * 320 * 240 * 3
     with av.open(output.url) as made:
-        assert sum(1 for _ in made.decode(video=0)) == 300
+        assert sum(1 for _ in made.decode(video=0)) == 150
 
 
 def test_job_without_a_filter_takes_the_gpu_and_says_so(
@@ -430,13 +438,14 @@ def test_job_without_a_filter_takes_the_gpu_and_says_so(
     before = cuda.device(0).traffic.up
     output = OutputSpec(str(tmp_path / "out.mp4"), overwrite=True, options={"preset": "ultrafast"})
     report, said = run(Job(InputSpec(str(clips["open"])), output), caplog)
-    assert report.frames == 300
+    assert report.frames == 150
     assert "frames stay on it" in said
     assert report.host_to_device_bytes == before
+    assert report.device_to_host_bytes > 0
     assert report.device_peak_bytes > 0
     with av.open(output.url) as made:
         frames = list(made.decode(video=0))
-    assert [(frame.width, frame.height) for frame in frames] == [(640, 480)] * 300
+    assert [(frame.width, frame.height) for frame in frames] == [(640, 480)] * 150
 
 
 def test_hwaccel_cuda_alone_brings_the_frames_to_the_host(
@@ -445,7 +454,7 @@ def test_hwaccel_cuda_alone_brings_the_frames_to_the_host(
     output = OutputSpec(str(tmp_path / "out.mkv"), codec="ffv1", overwrite=True)
     spec = InputSpec(str(clips["closed"]), hwaccel="cuda")
     report, _ = run(Job(spec, output, vf="hflip"), caplog)
-    assert report.frames == 300
+    assert report.frames == 150
 
 
 def test_filter_of_libavfilter_on_device_frames_says_to_download(

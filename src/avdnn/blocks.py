@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+LOOKED_AT = 4
+"""Idle blocks that are asked whether their last use is over, the ones given back first."""
+
 
 class Event(Protocol):
     """A point in a stream's work."""
@@ -110,7 +113,8 @@ class Pool:
         size = max(-(-size // self._grain) * self._grain, self._grain)
         with self._lock:
             idle = self._idle.setdefault(size, [])
-            memory = next((one for one in idle if all(event.done for event in one.events)), None)
+            oldest = idle[:LOOKED_AT]
+            memory = next((one for one in oldest if all(event.done for event in one.events)), None)
             if memory is None:
                 memory = self._more(size, idle)
             if memory in idle:

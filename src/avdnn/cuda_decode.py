@@ -13,15 +13,18 @@ import av
 import av.error
 from av.codec.hwaccel import HWAccel
 
+from . import hdr
 from .blocks import Block
 from .cuda import Device
 from .cuda_frames import Geometry, copy_surface, frame_in, known_format, surface_geometry
+from .cut import MICROSECOND
 from .errors import DeviceError
 from .frame import Frame, Meta
 from .job import InputSpec
 from .media import Item, Reader
 from .pixfmt import pixel_format
 from .sessions import ITEMS_AHEAD, Damage, Sessions
+from .versions import fraction
 
 AUTO_DECODERS = 4
 """More sessions than this only contend for the interpreter, as measured."""
@@ -39,7 +42,7 @@ class Stamp:
     pts: int | None
     dts: int | None
     duration: int | None
-    time_base: Fraction | None
+    time_base: Fraction = MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,7 @@ class Slots:
             self._block = self._device.pool.take(size, self._device.decode)
         base = self._laid.size * len(self._stamps)
         copy_surface(self._device, picture, self._block, self._laid, base)
-        stamp = Stamp(picture.pts, picture.dts, picture.duration, picture.time_base)
-        self._stamps.append(stamp)
+        self._stamps.append(Stamp(picture.pts, picture.dts, picture.duration))
         if len(self._stamps) == self._frames:
             yield from self.flush()
 
@@ -114,6 +116,12 @@ class DeviceReader(Reader):
         super().__init__(spec)
         self._device = device
         self._slot_frames = slot_frames
+        self._ends: dict[int, tuple[int, Any]] = {}
+
+    def __enter__(self) -> DeviceReader:
+        super().__enter__()
+        self._unit = fraction(self._video.time_base) or MICROSECOND
+        return self
 
     @property
     def pix_fmt(self) -> str:
@@ -145,26 +153,65 @@ class DeviceReader(Reader):
                     yield item
                 if self._video_over and self._cut.is_over(self.copied, self._shown()):
                     break
+        self._settle()
         self._check_end()
 
     def _timed(self, slot: Slot) -> Iterator[Frame]:
+        if not self._decoded_any:
+            self._decoded_any = True
+            self.hdr = hdr.read(slot.template, self._video.codec_context)
+        form, size = pixel_format(slot.form), slot.laid.size
         for number, stamp in enumerate(slot.stamps):
-            timed: Any = stamp
-            if self._stamp(timed):
-                self._count += 1
-                unit = stamp.time_base or Fraction(1)
-                meta = Meta(stamp.pts, stamp.duration or 0, unit, self.sar, template=slot.template)
-                yield frame_in(
-                    self._device,
-                    slot.block,
-                    pixel_format(slot.form),
-                    slot.width,
-                    slot.height,
-                    slot.laid,
-                    number * slot.laid.size,
-                    meta,
-                    slot.ready,
-                )
+            if not self._stamp_copy(stamp):
+                continue
+            self._count += 1
+            meta = Meta(
+                stamp.pts, stamp.duration or 0, stamp.time_base, self.sar, template=slot.template
+            )
+            yield frame_in(
+                self._device,
+                slot.block,
+                form,
+                slot.width,
+                slot.height,
+                slot.laid,
+                number * size,
+                meta,
+                slot.ready,
+            )
+
+    def _stamp_copy(self, stamp: Any) -> bool:
+        """What _stamp does for a picture that is still there, with the stream's own unit."""
+        unit = self._unit
+        shown = self._cut.shift(self._clock.time(stamp, unit, self.nominal_rate), unit)
+        if self._cut.is_early(shown):
+            return False
+        if self._forced_rate:
+            unit, shown, stamp.duration = 1 / self._forced_rate, self._count, 1
+        self._video_over = self._video_over or self._cut.is_late(shown, unit)
+        stamp.pts, stamp.time_base = shown, unit
+        return not self._video_over
+
+    def _follow(self, packet: av.Packet[Any]) -> None:
+        """Remember how far each stream has been read, in its own unit: fractions cost time."""
+        time = packet.dts if packet.pts is None else packet.pts
+        if time is None or not packet.size:
+            return
+        index, end = packet.stream_index, time + (packet.duration or 0)
+        known = self._ends.get(index)
+        if known is None:
+            self._ends[index] = end, packet.time_base
+        elif end > known[0]:
+            self._ends[index] = end, known[1]
+
+    def _settle(self) -> None:
+        """Say how far the file has been read, as the Reader keeps it."""
+        ends = [end * Fraction(unit) for end, unit in list(self._ends.values())]
+        self._reached = max([self._reached, *ends])
+
+    def _shown(self) -> Fraction:
+        self._settle()
+        return super()._shown()
 
     def _damaged(self, damage: Damage) -> None:
         if not self._count:

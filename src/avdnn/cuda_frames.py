@@ -247,13 +247,13 @@ class Download:
 
     source: Block
     start: int
-    block: Block
+    landed: Array
     event: Any
 
     def result(self, frame: Frame) -> Frame:
         """Wait for this copy alone; the host frame lies in the pinned memory itself."""
         self.event.synchronize()
-        return host_frame(frame, self.block, self.start)
+        return host_frame(frame, self.landed, self.start)
 
 
 def download(device: Device, frame: Frame, *, whole: bool = False) -> Download:
@@ -271,7 +271,7 @@ def download(device: Device, frame: Frame, *, whole: bool = False) -> Download:
     landing = device.pinned.take(size, device.copies)
     follow(frame, device.copies)
     device.copy(landing.pointer, size, start, size, size, 1, device.copies, way="down")
-    return Download(block, start, landing, device.mark(device.copies))
+    return Download(block, start, pinned_array(landing, size), device.mark(device.copies))
 
 
 def to_host(device: Device, frame: Frame) -> Frame:
@@ -279,7 +279,7 @@ def to_host(device: Device, frame: Frame) -> Frame:
     return download(device, frame).result(frame)
 
 
-def host_frame(source: Frame, block: Block, start: int) -> Frame:
+def host_frame(source: Frame, landed: Array, start: int) -> Frame:
     """A host frame over pinned memory that holds the device's from `start` on.
 
     Where FFmpeg cannot wrap it, it is a copy in FFmpeg's own memory.
@@ -287,26 +287,40 @@ def host_frame(source: Frame, block: Block, start: int) -> Frame:
     import av
 
     form = pixel_format(source.format)
-    whole = pinned_array(block, block.size)
     planes = tuple(
-        np.ndarray(plane.shape, form.dtype, whole, plane.pointer - start, plane.strides)
-        for plane in source.planes
+        [
+            np.ndarray(plane.shape, form.dtype, landed, plane.pointer - start, plane.strides)
+            for plane in source.planes
+        ]
     )
     even = source.width % 2 == 0 and source.height % 2 == 0
-    if source.format in ("nv12", "p010le", "p016le") and even:
+    if source.format in WRAPPED and even:
         picture = av.VideoFrame.from_dlpack(planes, format=source.format)
-        template = source.meta.template
-        if template is not None:
-            picture.color_range, picture.colorspace = template.color_range, template.colorspace
-            picture.color_primaries, picture.color_trc = (
-                template.color_primaries,
-                template.color_trc,
-            )
+        for name, value in colour_tags(source.meta.template):
+            setattr(picture, name, value)
         return Frame(planes, source.format, source.width, source.height, source.meta, picture)
     made = host.empty(source.format, source.width, source.height, source.meta)
     for target, plane in zip(made.planes, planes, strict=True):
         np.copyto(target, plane)
     return made
+
+
+WRAPPED = frozenset(("nv12", "p010le", "p016le"))
+"""Formats of which FFmpeg takes memory that is not its own."""
+
+_UNTAGGED = {"color_range": 0, "colorspace": 2, "color_primaries": 2, "color_trc": 2}
+_tags: tuple[Any, tuple[tuple[str, int], ...]] = (None, ())
+
+
+def colour_tags(template: Any) -> tuple[tuple[str, int], ...]:
+    """The colour properties that a frame has beyond an untagged one; kept for the last template."""
+    global _tags
+    last, tags = _tags
+    if template is not last:
+        told = {name: int(getattr(template, name)) for name in _UNTAGGED} if template else {}
+        tags = tuple((name, value) for name, value in told.items() if value != _UNTAGGED[name])
+        _tags = template, tags
+    return tags
 
 
 def same_device(device: Device, frames: Sequence[Frame]) -> None:

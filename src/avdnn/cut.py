@@ -34,7 +34,7 @@ class Cut:
 
     def shift(self, pts: int, unit: Fraction) -> int:
         """A timestamp counted from the origin."""
-        return pts - round(self.origin / unit)
+        return pts - round(self.origin / unit) if self.origin else pts
 
     def is_early(self, pts: int) -> bool:
         """Whether a shifted frame lies before the wanted part."""

@@ -36,8 +36,8 @@ class FrameClock:
         if self.last is not None and pts <= self.last:
             self._complain(f"timestamps go back at {float(pts * unit):.3f} s; frames stay in order")
             pts = self.last + 1
-        usual = max(1, round(1 / (rate * unit))) if rate else 1
-        self.last, self._next = pts, pts + (frame.duration or usual)
+        lasts = frame.duration or (max(1, round(1 / (rate * unit))) if rate else 1)
+        self.last, self._next = pts, pts + lasts
         return pts
 
     def _believed(self, pts: int | None, dts: int | None) -> int | None:

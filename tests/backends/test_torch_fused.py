@@ -31,10 +31,10 @@ def network(kernel: int = 5, bias: bool = True) -> Any:
 def test_spread_convolution_is_the_same_sum(kernel: int, bias: bool) -> None:
     module = network(kernel, bias)
     traced = torch.jit.trace(module, torch.rand(1, 1, 16, 16))
-    picture = torch.rand(2, 1, 6, 20)
+    picture = torch.rand(2, 1, 8, 20)
     graph = _torch_fused.record(traced, picture)
     assert _torch_fused.spread(graph, tuple(picture.shape)) == 2
-    for values in (picture, torch.rand(2, 1, 6, 20)):
+    for values in (picture, torch.rand(2, 1, 8, 20)):
         with torch.inference_mode():
             torch.testing.assert_close(graph(values), module(values))
 

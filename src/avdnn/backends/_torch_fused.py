@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import logging
 import os
 import time
@@ -18,10 +19,10 @@ _log = logging.getLogger(__name__)
 
 Run = Callable[[Any], Any]
 
-IN_BLOCK = (2, 4)
-"""Pixels down and across that a convolution of one channel is gathered over: eight channels."""
+IN_BLOCK = (4, 4)
+"""Pixels down and across that a convolution of one channel is gathered over."""
 
-OUT_BLOCK = (2, 2)
+OUT_BLOCK = (4, 4)
 """The same for a convolution that gives few channels."""
 
 LEAST_WIDE, MOST_NARROW = 16, 4
@@ -225,6 +226,59 @@ def spread(graph: Any, shape: tuple[int, ...]) -> int:
         changed += 1
     graph.recompile()
     return changed
+
+
+def widen(graph: Any) -> int:
+    """Give convolutions of one channel to a kernel of our own, where Triton is; how many."""
+    import torch
+
+    if importlib.util.find_spec("triton") is None:
+        return 0
+    from . import _torch_triton as own
+
+    kernels: Any = own
+    changed = 0
+    for node in list(graph.graph.nodes):
+        if node.target is not torch.ops.aten.convolution.default:
+            continue
+        found = _conv(graph, node)
+        if found is None or found.kernel.shape[1] != 1 or not _is_power(found.kernel.shape[0]):
+            continue
+        outputs, size = found.kernel.shape[0], found.kernel.shape[2]
+        names = [f"wide_{changed}", f"wide_{changed}_bias"]
+        bias = found.kernel.new_zeros(outputs) if found.bias is None else found.bias
+        graph.register_buffer(names[0], kernels.packed_kernel(found.kernel))
+        graph.register_buffer(names[1], bias)
+        last, slope = _activation(node)
+        with graph.graph.inserting_before(node):
+            held = [graph.graph.get_attr(name) for name in names]
+            args = (found.source, *held, slope, size)
+            made = graph.graph.call_function(kernels.wide_convolution, args)
+        made.meta = dict(node.meta)
+        last.replace_all_uses_with(made)
+        if last is not node:
+            graph.graph.erase_node(last)
+        graph.graph.erase_node(node)
+        changed += 1
+    graph.recompile()
+    return changed
+
+
+def _is_power(outputs: int) -> bool:
+    return outputs in (16, 32, 64, 128)
+
+
+def _activation(node: Any) -> tuple[Any, float]:
+    """The (leaky) ReLU that alone uses a node, and its slope; the node itself and 1 without."""
+    import torch
+
+    users = list(node.users)
+    if len(users) == 1:
+        if users[0].target is torch.ops.aten.relu.default:
+            return users[0], 0.0
+        if users[0].target is torch.ops.aten.leaky_relu.default:
+            return users[0], float(users[0].args[1] if len(users[0].args) > 1 else 0.01)
+    return node, 1.0
 
 
 def _conv(graph: Any, node: Any) -> _Conv | None:

@@ -27,8 +27,14 @@ from ._options import DnnOptions, OnNan, locate
 from ._replay import Replay
 from ._session import Session, picture_input, picture_output
 
-IN_FLIGHT = 3
-"""Jobs in the stream: one runs, one waits behind it, one is being finished."""
+LEAST_IN_FLIGHT, MOST_IN_FLIGHT = 2, 8
+"""Jobs in the stream: enough for the GPU while Python's threads wait for each other."""
+
+IN_FLIGHT_BYTES = 2 << 30
+"""Device memory for the frames of these jobs, about."""
+
+ENLARGED = 4
+"""Samples out for one in, where it is not known yet."""
 
 ON_DEVICE = ("torch", "onnx", "tensorflow")
 """Backends that take device memory, the preferred one first."""
@@ -140,6 +146,9 @@ class DeviceSession(Session):
         self._replay: Replay | None = None
         device.use()
         super().__init__(options, backend_name, model, first, context, number)
+        itemsize = 2 if self._form.depth > 8 else 1
+        picture = first.width * first.height * itemsize * 3 // 2
+        self._job_bytes = self.batch * picture * (1 + ENLARGED)
         self._replay = self._recorded(first)
 
     def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
@@ -209,7 +218,8 @@ class DeviceSession(Session):
 
     @property
     def in_flight(self) -> int:
-        return max(IN_FLIGHT, self._options.nireq)
+        room = IN_FLIGHT_BYTES // max(1, self._job_bytes)
+        return max(self._options.nireq, LEAST_IN_FLIGHT, min(MOST_IN_FLIGHT, room))
 
     def output_size(self, frame: Frame) -> tuple[int, int]:
         spec = picture_input(self._backend.info, self._model)

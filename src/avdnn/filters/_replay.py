@@ -99,9 +99,8 @@ class Replay:
     def run(self, frames: Sequence[Frame]) -> list[Frame]:
         """New frames, one for each; `flags` tell of NaN until the next run."""
         device, stream = self._device, self._device.compute
-        for frame in frames:
-            follow(frame, stream)
         for start, length, step in cuda_tensors.runs(frames):
+            follow(frames[start], stream)
             if length > 1 and step != self._step:
                 for number in range(start, start + length):
                     self._copy_in([frames[number]], number)

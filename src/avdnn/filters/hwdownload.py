@@ -13,7 +13,7 @@ from ..frame import Frame
 from ..graph import Call
 from . import Context, Item
 
-COPIES_AHEAD = 2
+COPIES_AHEAD = 4
 """Blocks on their way while an earlier one is handed on."""
 
 
@@ -70,8 +70,9 @@ class HwDownload:
         item, copy = waiting.popleft()
         if copy is None:
             return item
-        with self._context.clock.measure("download (waiting)"):
-            copy.event.synchronize()
+        if not copy.event.done:
+            with self._context.clock.measure("download (waiting)"):
+                copy.event.synchronize()
         return copy.result(item)
 
 

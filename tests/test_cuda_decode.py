@@ -1,0 +1,157 @@
+"""Reading for a GPU, tried with FFmpeg's software decoder behind NVDEC's face."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from avdnn import cuda_decode, cuda_frames, sessions
+from avdnn.cuda_decode import DeviceReader, nvdec_format
+from avdnn.errors import DeviceError
+from avdnn.frame import Frame
+from avdnn.job import InputSpec
+from avdnn.media import Reader
+from tests.fake_gpu import FakeGpu
+
+FRAMES = 60
+
+
+class Surface:
+    """A software frame that looks like a CUDA frame of NV12."""
+
+    def __init__(self, frame: av.VideoFrame) -> None:
+        self._frame = frame.reformat(format="nv12")
+        self.sw_format = self._frame.format
+        self.planes = self._frame.planes
+        self.width, self.height = frame.width, frame.height
+        self.pts, self.dts, self.duration = frame.pts, frame.dts, frame.duration
+        self.color_range, self.colorspace = frame.color_range, frame.colorspace
+        self.color_primaries, self.color_trc = frame.color_primaries, frame.color_trc
+        self.side_data: Any = frame.side_data
+
+
+class Decoder:
+    """A software decoder that gives such surfaces, or refuses everything."""
+
+    def __init__(self, video: av.VideoStream, refuses: bool) -> None:
+        self._context: Any = av.CodecContext.create(video.codec_context.name, "r")
+        self._context.extradata = video.codec_context.extradata
+        self._refuses = refuses
+        self._alive: list[Any] = []
+
+    def decode(self, packet: Any) -> list[Any]:
+        if self._refuses:
+            raise av.error.InvalidDataError(1094995529, "Invalid data found")
+        made = [Surface(frame) for frame in self._context.decode(packet)]
+        self._alive += made
+        return made
+
+    def flush_buffers(self) -> None:
+        self._context.flush_buffers()
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """H.264 with B-frames, sound beside it, a late start, BT.709 tags."""
+    path = tmp_path_factory.mktemp("clip") / "clip.mkv"
+    with av.open(str(path), "w") as out:
+        params = "keyint=10:min-keyint=10:scenecut=0:bframes=3:open-gop=1"
+        stream = out.add_stream("libx264", rate=25, options={"x264-params": params})
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        stream.codec_context.colorspace = 1
+        sound = out.add_stream("pcm_s16le", rate=8000, layout="mono")
+        for number in range(FRAMES):
+            picture = av.VideoFrame.from_ndarray(
+                np.full((72, 64), 40 + number, np.uint8), "yuv420p"
+            )
+            picture.pts, picture.time_base = number + 5, Fraction(1, 25)
+            out.mux(stream.encode(picture))
+            heard = av.AudioFrame.from_ndarray(np.zeros((1, 320), np.int16), "s16", "mono")
+            heard.sample_rate, heard.pts = 8000, number * 320
+            out.mux(sound.encode(heard))
+        out.mux(stream.encode(None))
+    return path
+
+
+@pytest.fixture
+def gpu(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    monkeypatch.setattr(cuda_decode, "check_library", lambda: None)
+    monkeypatch.setattr(
+        cuda_decode, "open_decoder", lambda device, video: Decoder(video, device.refuses)
+    )
+    monkeypatch.setattr(sessions, "LEAST_RUN", 10)
+    made = FakeGpu(kernels, 2)
+    made.refuses = False  # type: ignore[attr-defined]
+    return made
+
+
+@pytest.mark.parametrize("decoders", [1, 3])
+@pytest.mark.parametrize("cut", [{}, {"start": 0.7}, {"duration": 1.1}, {"rate": "50"}])
+def test_times_and_packets_are_the_plain_readers(
+    gpu: FakeGpu, clip: Path, decoders: int, cut: dict[str, Any]
+) -> None:
+    seen = []
+    plain = Reader(InputSpec(str(clip), **cut))
+    device = DeviceReader(InputSpec(str(clip), decoders=decoders, **cut), gpu, slot_frames=4)
+    for reader in (plain, device):
+        with reader:
+            items = list(reader)
+        times = [(i.meta.pts, i.meta.duration, i.meta.time_base) for i in items if _is(i)]
+        sounds = sorted(item.dts for item in items if not _is(item) and item.size)
+        seen.append((times, sounds, reader.time_base, reader.frames))
+    assert seen[0][0] == seen[1][0]
+    assert seen[0][2:] == seen[1][2:]
+    # Frames come a run later there, so that a cut may let a few more packets through.
+    assert seen[1][1][: len(seen[0][1])] == seen[0][1]
+
+
+def _is(item: Any) -> bool:
+    return isinstance(item, Frame)
+
+
+def test_frames_hold_the_pictures_and_their_tags(gpu: FakeGpu, clip: Path) -> None:
+    with DeviceReader(InputSpec(str(clip), decoders=0), gpu) as reader:
+        assert reader.pix_fmt == "nv12"
+        frames = [item for item in reader if _is(item)]
+        for number, frame in enumerate(frames):
+            got = cuda_frames.to_host(gpu, frame)
+            assert abs(int(got.planes[0][20, 20]) - 40 - number) <= 2  # libx264's own loss
+            assert int(got.owner.colorspace) == 1
+    assert len(frames) == FRAMES
+    assert gpu.traffic.up == 0
+
+
+def test_stream_that_nvdec_refuses_is_named(gpu: FakeGpu, clip: Path) -> None:
+    gpu.refuses = True  # type: ignore[attr-defined]
+    with (
+        DeviceReader(InputSpec(str(clip)), gpu) as reader,
+        pytest.raises(DeviceError, match=r"clip.mkv: NVDEC of this GPU cannot decode .*yuv420p"),
+    ):
+        list(reader)
+
+
+def test_leaving_early_ends_the_sessions(gpu: FakeGpu, clip: Path) -> None:
+    with DeviceReader(InputSpec(str(clip), decoders=3), gpu) as reader:
+        items: Any = iter(reader)
+        next(items)
+        items.close()
+
+
+@pytest.mark.parametrize(
+    ("decoded", "surface"),
+    [
+        ("yuv420p", "nv12"),
+        ("yuvj420p", "nv12"),
+        ("yuv420p10le", "p010le"),
+        ("yuv420p12le", "p016le"),
+        ("yuv444p", "yuv444p"),
+        ("yuv444p10le", "yuv444p16le"),
+    ],
+)
+def test_surface_formats(decoded: str, surface: str) -> None:
+    assert nvdec_format(decoded) == surface

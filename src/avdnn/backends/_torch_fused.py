@@ -237,6 +237,7 @@ def widen(graph: Any) -> int:
     from . import _torch_triton as own
 
     kernels: Any = own
+    kernels.operation()
     changed = 0
     for node in list(graph.graph.nodes):
         if node.target is not torch.ops.aten.convolution.default:

@@ -52,7 +52,7 @@ def _wide_convolution(
 
 @functools.cache
 def operation():
-    """The operation avdnn::wide_convolution: (tensor, kernel, bias, slope, size) -> NHWC tensor."""
+    """Register avdnn::wide_convolution: (tensor, kernel, bias, slope, size) -> NHWC tensor."""
     import torch
 
     schema = "(Tensor tensor, Tensor kernel, Tensor bias, float slope, int size) -> Tensor"
@@ -103,4 +103,7 @@ def packed_kernel(kernel):
 
 def wide_convolution(tensor, kernel, bias, slope, size):
     """The convolution and a leaky ReLU, as an NCHW view of the NHWC result."""
-    return operation()(tensor, kernel, bias, slope, size).permute(0, 3, 1, 2)
+    import torch
+
+    made = torch.ops.avdnn.wide_convolution(tensor, kernel, bias, slope, size)
+    return made.permute(0, 3, 1, 2)

@@ -229,7 +229,7 @@ extern "C" __global__ void resample(PLANE(in), wide_t in_width, wide_t in_height
     if (x >= width || y >= height) return;
     const SAMPLE *from = in.data + blockIdx.z * in.frame;
     SAMPLE *to = out.data + blockIdx.z * out.frame + y * out.row + (long long)x * components;
-    float sum[4] = {0, 0, 0, 0};
+    float sum[4] = {0, 0, 0, 0}, step = 1.0f / steps;  // steps is a power of two
     for (int j = 0; j < tall; j++) {
         int sy = min(max(rows[y] + j, 0), (int)in_height - 1);
         float line[4] = {0, 0, 0, 0};
@@ -243,7 +243,8 @@ extern "C" __global__ void resample(PLANE(in), wide_t in_width, wide_t in_height
         }
 #pragma unroll
         for (int c = 0; c < 4; c++)
-            sum[c] += down[y * tall + j] * fminf(floorf(line[c] * steps) / steps, top);
+            if (c < components)
+                sum[c] += down[y * tall + j] * fminf(floorf(line[c] * steps) * step, top);
     }
 #pragma unroll
     for (int c = 0; c < 4; c++) {

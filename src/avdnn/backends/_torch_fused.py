@@ -97,8 +97,29 @@ def fused(module: Run, example: Any) -> Run:
     import torch
 
     graph = record(module, example)
-    if example.is_cuda:
-        spread(graph, tuple(example.shape))
+    if example.is_cuda and example.dtype in (torch.float16, torch.bfloat16):
+        # Only tensor cores gain: elsewhere the zeros of a spread kernel cost what they save.
+        return _on_tensor_cores(module, graph, example)
+    return _compiled(module, graph, example)
+
+
+def _on_tensor_cores(module: Run, graph: Any, example: Any) -> Run:
+    """Fused with a kernel of our own where the network begins with one channel, and spread."""
+    shape = tuple(example.shape)
+    if widen(graph):
+        spread(graph, shape)
+        try:
+            return _compiled(module, graph, example)
+        except ModelError as error:
+            _log.warning("%s: trying without the kernel for one channel", error)
+        graph = record(module, example)
+    spread(graph, shape)
+    return _compiled(module, graph, example)
+
+
+def _compiled(module: Run, graph: Any, example: Any) -> Run:
+    import torch
+
     made: Run = torch.compile(graph, dynamic=False)
     _same(module, made, example, "torch.compile")
     return made

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import av
 import numpy as np
 import pytest
 
+import avdnn
 from avdnn import backends, host
 from avdnn.backends import _native_file as native_file
 from avdnn.backends._native_model import BinaryOp, Kind, MathBinary, Model, Operand
@@ -19,6 +22,8 @@ from avdnn.cli import main
 
 from . import clips
 from .conftest import require_module
+
+ENV = {**os.environ, "PYTHONPATH": str(Path(avdnn.__file__).parent.parent)}
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +115,38 @@ def test_pictures_in_and_out(folder: Path, tmp_path: Path) -> None:
     assert np.array_equal(made, halved(source))
 
 
+@pytest.mark.parametrize("model", ["espcn-x2", "compact-x2"])
+@pytest.mark.parametrize(
+    ("form", "made"),
+    [
+        ("rgb24", "rgb24"),
+        ("rgba", "rgba"),
+        ("pal8", ("rgba", "rgb24")),
+        ("gray16be", "gray16be"),
+        ("ya8", "rgba"),
+        ("monob", "gray"),
+    ],
+)
+def test_pictures_of_any_kind_without_a_filter(
+    form: str, made: str | tuple[str, ...], model: str, tmp_path: Path
+) -> None:
+    source, out = tmp_path / "in.png", tmp_path / "out.png"
+    text = f"format={form}"
+    test = ("-f", "lavfi", "-i", "testsrc2=size=64x48", "-frames:v", "1", "-vf", text)
+    assert run(*test, source) == 0
+    assert run(source, out, "--model", model, "--precision", "float32") == 0
+    with av.open(str(source)) as before, av.open(str(out)) as after:
+        assert before.streams.video[0].format.name == form
+        assert after.streams.video[0].format.name in made
+        (small,), (large,) = before.decode(video=0), after.decode(video=0)
+    assert (large.width, large.height) == (128, 96)
+    # Means of blocks, since the models sharpen (dithered black and white most, up to 9); wrong
+    # colours are 50 codes and more apart.
+    wanted = small.reformat(format="rgb24").to_ndarray().reshape(6, 8, 8, 8, 3).mean((1, 3))
+    got = large.reformat(format="rgb24").to_ndarray().reshape(6, 16, 8, 16, 3).mean((1, 3))
+    assert np.abs(got - wanted).mean() < 12
+
+
 def test_numbered_pictures(folder: Path, tmp_path: Path) -> None:
     assert run("-i", folder / "in.mp4", tmp_path / "frame%04d.png") == 0
     text = dnn(folder / "colour.model")
@@ -126,6 +163,29 @@ def test_raw_video_in_and_framemd5_out(folder: Path, tmp_path: Path) -> None:
     text = (tmp_path / "one.md5").read_text()
     assert text == (tmp_path / "two.md5").read_text()
     assert sum(not line.startswith("#") for line in text.splitlines()) == 4
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no /dev/stdout")
+def test_the_output_may_be_the_name_of_a_pipe(folder: Path) -> None:
+    words = ("run", "-i", "in.mp4", "-vf", "null", "-an", "-f", "framemd5", "/dev/stdout")
+    done = program(*words, folder=folder, stdout=subprocess.PIPE)
+    assert done.returncode == 0
+    assert sum(not line.startswith(b"#") for line in done.stdout.splitlines()) == 5
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
+def test_a_closed_standard_stream_stops_nothing(folder: Path, closed: str) -> None:
+    number = ("stdin", "stdout", "stderr").index(closed)
+    shell = f'exec "$0" -m avdnn run -i in.mp4 -vf null -f null - {number}>&-'
+    command = ["sh", "-c", shell, sys.executable]
+    done = subprocess.run(command, cwd=folder, env=ENV, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"Traceback" not in done.stderr
+
+
+def program(*words: str, folder: Path, stdout: int) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "avdnn", *words]
+    return subprocess.run(command, cwd=folder, env=ENV, stdout=stdout, check=False)
 
 
 def test_test_sources_need_no_file(folder: Path) -> None:

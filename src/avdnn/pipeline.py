@@ -7,11 +7,13 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+
+from av.codec import find_best_pix_fmt_of_list
 
 from . import acceleration, backends, filters, models
 from .backends._heap import keep_pages
@@ -122,8 +124,8 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
 def chain_text(job: Job, reader: Reader, *, on_device: bool = False) -> str:
     """The job's filter text; without one, the bundled or named model and what it needs.
 
-    A model of three channels gets RGB of the source's depth, and its output is converted back;
-    frames on a device go to it as they are.
+    Luma frames meet a model of three channels as RGB, colour frames one of one channel as YUV, of
+    the source's depth, and the output is converted back; frames on a device go to it as they are.
     """
     if job.vf is not None:
         if job.model:
@@ -134,14 +136,22 @@ def chain_text(job: Job, reader: Reader, *, on_device: bool = False) -> str:
     if on_device:
         given = "batch_size" in job.dnn_options
         return text if given else f"{text}:batch_size={acceleration.BATCH}"
-    source = FORMATS.get(reader.pix_fmt)
-    if source is None or source.family is not Family.LUMA:
+    if not reader.pix_fmt:
         return text
-    if _channels(model, job.dnn_options.get("dnn_backend", "auto")) != 3:
+    channels = _channels(model, job.dnn_options.get("dnn_backend", "auto"))
+    source = _nearest(reader.pix_fmt, FORMATS)
+    if channels not in (1, 3) or FORMATS[source].channels == channels:
         return text
-    rgb = "gbrap" if source.alpha else "gbrp"
-    depth = "" if source.depth == 8 else f"{source.depth}le"
-    return f"format={rgb}{depth},{text},format={source.name}"
+    family = Family.PLANAR if channels == 3 else Family.LUMA
+    taken = [name for name, form in FORMATS.items() if form.family is family]
+    return f"format={_nearest(source, taken)},{text},format={source}"
+
+
+def _nearest(name: str, formats: Iterable[str]) -> str:
+    """`name` itself or the one of `formats` that loses least."""
+    best, _ = find_best_pix_fmt_of_list(list(formats), name, has_alpha=True)
+    assert best is not None
+    return best.name
 
 
 def _channels(model: str, wanted: str) -> int:

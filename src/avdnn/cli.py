@@ -9,7 +9,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -221,17 +222,33 @@ def sess_config(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; the console entry."""
+    with _standard_streams():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(argv: list[str]) -> int:
     notes = _Notes()
     _log.addHandler(notes)
     try:
         with signals_raise():
-            return _run(list(sys.argv[1:] if argv is None else argv))
+            return _run(argv)
     except KeyboardInterrupt:
         return _say("interrupted", 130)
     except Terminated:
         return _say("terminated", 143)
     finally:
         _log.removeHandler(notes)
+
+
+@contextmanager
+def _standard_streams() -> Iterator[None]:
+    """Put the null device where the caller closed a stream, lest a file take its number."""
+    with ExitStack() as opened:
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                setattr(sys, name, opened.enter_context(open(os.devnull, mode)))
+                opened.callback(setattr, sys, name, None)
+        yield
 
 
 def _run(argv: list[str]) -> int:

@@ -68,7 +68,6 @@ class Target:
         self._plan_file(path)
 
     def _plan_file(self, path: Path) -> None:
-        path = path.resolve()
         try:
             kind = path.stat().st_mode
         except FileNotFoundError:
@@ -80,6 +79,7 @@ class Target:
         if kind and not stat.S_ISREG(kind):
             self.name = f"file:{path}"
             return
+        path = path.resolve()
         if kind and not self._overwrite:
             raise MediaError(f"{self.url}: exists already; -y overwrites it", self.url)
         self._check_folder(path)

@@ -19,7 +19,7 @@ from avdnn.backends import _native_blas as blas
 from avdnn.backends import _native_model as nm
 from avdnn.backends import _native_run as run
 from avdnn.backends._native_file import write
-from avdnn.errors import InferenceError, ModelError
+from avdnn.errors import DeviceError, InferenceError, ModelError
 from avdnn.frame import Layout, Precision
 
 from ..conftest import require
@@ -317,7 +317,6 @@ def test_wrong_names_list_the_right_ones(save: SAVE) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"device": "cuda"}, "runs on cpu only"),
         ({"precision": Precision.FLOAT16}, "has float32 only"),
         ({"layout": Layout.NCHW}, "native models are nhwc"),
         ({"config": {"conv2d_threads": "many"}}, "a number is wanted"),
@@ -329,6 +328,11 @@ def test_options_that_cannot_be_honoured_are_refused(
 ) -> None:
     with pytest.raises(ModelError, match=reason):
         load("native", save(SMALL, 1), Options(**options))
+
+
+def test_another_device_is_not_available(save: SAVE) -> None:
+    with pytest.raises(DeviceError, match="no device cuda; there are: cpu"):
+        load("native", save(SMALL, 1), Options(device="cuda"))
 
 
 def test_a_picture_that_is_too_small_is_an_inference_error(save: SAVE) -> None:

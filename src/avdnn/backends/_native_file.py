@@ -95,6 +95,8 @@ def _parse(data: bytes) -> Model:
         raise ModelError(f"format version {major}.{minor}; version {MAJOR} can be read")
     tail = _Cursor(data, max(len(data) - 8, cursor.at))
     layer_count, operand_count = tail.ints(2)
+    if not (0 < layer_count <= len(data) and 0 < operand_count <= len(data)):
+        raise ModelError("the file is cut or damaged: its last 8 bytes are no counts of layers")
     layers = [_read_layer(cursor, number) for number in range(layer_count)]
     operands = [_read_operand(cursor, number) for number in range(operand_count)]
     if cursor.at != len(data) - 8:

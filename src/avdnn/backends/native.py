@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InferenceError, ModelError
+from ..errors import DeviceError, InferenceError, ModelError
 from ..frame import Arrays, Layout, ModelInfo, Precision, Shapes, TensorSpec
 from . import Backend, Options
 from ._native_blas import one_thread
@@ -55,7 +55,9 @@ def _cores() -> int:
 
 def _check(options: Options) -> None:
     if options.device.lower() not in ("", "cpu"):
-        raise ModelError(f"device {options.device!r}; the native backend runs on cpu only")
+        raise DeviceError(
+            f"native has no device {options.device}; there are: cpu", device=options.device
+        )
     if options.precision is not Precision.FLOAT32:
         raise ModelError(f"precision {options.precision}; the native backend has float32 only")
     if options.layout is Layout.NCHW:

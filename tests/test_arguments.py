@@ -149,6 +149,16 @@ def test_hardware_options_are_kept_as_given() -> None:
     assert (job.init_hw_device, job.filter_hw_device) == ("cuda=cu:1", "cu")
 
 
+@pytest.mark.parametrize(("text", "count"), [("", 1), ("-decoders 4 ", 4), ("-decoders auto ", 0)])
+def test_decoders_share_an_input(text: str, count: int) -> None:
+    assert _job(f"{text}-i a b").input.decoders == count
+
+
+def test_decoders_are_counted_or_auto() -> None:
+    with pytest.raises(UsageError, match="-decoders: expected a whole number"):
+        _job("-decoders none -i a b")
+
+
 def test_own_options_may_stand_anywhere() -> None:
     job = _job("--debug a --backend=onnx --on-nan retry b --precision float32 --model espcn-x2")
     assert job.debug

@@ -145,8 +145,14 @@ def _input(url: str, options: _Options) -> InputSpec:
         hwaccel=known.get("hwaccel", ""),
         hwaccel_device=known.get("hwaccel_device", ""),
         hwaccel_output_format=known.get("hwaccel_output_format", ""),
+        decoders=_decoders(known.get("decoders", "1")),
         options=options.passed,
     )
+
+
+def _decoders(text: str) -> int:
+    """Decode sessions that share the file on a GPU; 0 stands for auto."""
+    return 0 if text == "auto" else quantities.count(text, "-decoders")
 
 
 def _output(url: str, options: _Options, *, overwrite: bool) -> OutputSpec:

@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +33,7 @@ Options before -i belong to the input, those after it to the output.
 
 \b
 Input    -f -ss -t -to -r -s -pix_fmt -hwaccel -hwaccel_device -hwaccel_output_format
+         -decoders N|auto (sessions of a GPU's decoder that share the file)
 Output   -vf -c:v -crf -preset -b:v -q:v -pix_fmt -r -s -f -ss -t -to -frames:v
          -an -sn -map -c:a copy -c:s copy; any other -NAME VALUE goes to the
          encoder or the muxer
@@ -46,11 +47,13 @@ Any      -y -n -benchmark -loglevel -stats -nostats -init_hw_device -filter_hw_d
 --debug              show the traceback of an error
 """
 
+HELP_OPTIONS = ["-h", "--help"]
+
 app = typer.Typer(
     name="avdnn",
     help="FFmpeg's DNN video filters: any network, every frame, any hardware.",
     epilog=EXIT_CODES,
-    no_args_is_help=True,
+    context_settings={"help_option_names": HELP_OPTIONS},
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -88,9 +91,17 @@ def _all(
     help=RUN_HELP,
     epilog=EXIT_CODES,
     options_metavar="[-i] INPUT [OPTIONS] OUTPUT",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": ["--help"],  # -h would be seen in -hwaccel
+    },
 )
 def run(context: typer.Context) -> None:
+    if context.args[:1] == ["-h"]:
+        print(context.get_help())
+        return
+
     from . import arguments, loglevel
 
     job = arguments.parse(context.args)
@@ -110,9 +121,9 @@ def run(context: typer.Context) -> None:
         print(report_text(report), file=sys.stderr)
 
 
-@app.command(help="Show what a model wants and gives, and what a frame would go through.")
+@app.command(help="Show what a model wants and what happens to a frame.")
 def inspect(
-    model: Annotated[str, typer.Argument(help="A file, or the name of a bundled model.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file, or a bundled name.")],
     size: Annotated[str, typer.Option(metavar="WxH", help="The frames' size.")] = "",
     backend: Annotated[str, typer.Option(help="auto: the best installed one.")] = "auto",
     device: Annotated[str, typer.Option(help="In the backend's own words.")] = "",
@@ -125,7 +136,7 @@ def inspect(
     print(found.as_json() if json else found.as_text())
 
 
-@app.command(help="List the backends: version, devices, files they read, how to install them.")
+@app.command(help="List the backends: version, devices, files they read.")
 def backends(json: Json = False) -> None:
     from . import listing
 
@@ -141,9 +152,11 @@ def models(json: Json = False) -> None:
     print(listing.as_json(list(registry().values())) if json else listing.models_text())
 
 
-@app.command(help="Check what works on this machine; says what to do about what does not.")
+@app.command(help="Check what works on this machine, and say what to do.")
 def doctor(
-    model: Annotated[Path | None, typer.Argument(help="Also check what runs this file.")] = None,
+    model: Annotated[
+        Path | None, typer.Argument(metavar="MODEL", help="Also check what runs this file.")
+    ] = None,
     json: Json = False,
 ) -> None:
     from . import doctor as health
@@ -153,10 +166,13 @@ def doctor(
     raise typer.Exit(health.exit_code(findings))
 
 
-@app.command(help="Compare two videos frame by frame; exit code 1 if they differ.")
+@app.command(
+    help="Compare two videos frame by frame. Exit code 1 if the number, sizes, times or range of "
+    "frames differ, or if pixels pass a limit; without a limit their values do not decide."
+)
 def compare(
-    first: Annotated[str, typer.Argument(help="A video or picture.")],
-    second: Annotated[str, typer.Argument(help="Another one.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A video or picture.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     max_diff: Annotated[
         float | None, typer.Option(help="The largest difference of a sample, in codes, to allow.")
     ] = None,
@@ -177,10 +193,12 @@ def compare(
     raise typer.Exit(found.exit_code)
 
 
-@app.command(help="Convert a model file to another format, and compare the two.")
+@app.command(help="Convert a model file to another format, and compare.")
 def convert(
-    source: Annotated[Path, typer.Argument(help="A model file.")],
-    target: Annotated[Path, typer.Argument(help="The new file; its name says the format.")],
+    source: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="NEW", help="The new file; its name says the format.")
+    ],
     size: Annotated[str, typer.Option(metavar="WxH", help="Fix the pictures' size.")] = "",
     overwrite: Annotated[bool, typer.Option("-y", help="Overwrite the target.")] = False,
 ) -> None:
@@ -191,9 +209,9 @@ def convert(
     print(converting.convert(source, target, size=frame, overwrite=overwrite))
 
 
-@app.command(help="Print TensorFlow's sess_config= for some settings, or explain one.")
+@app.command(help="Print TensorFlow's sess_config=, or explain one.")
 def sess_config(
-    text: Annotated[str, typer.Argument(metavar="[0x...]", help="Explain this one.")] = "",
+    text: Annotated[str, typer.Argument(metavar="0x...", help="Explain this one.")] = "",
     visible_devices: Annotated[str, typer.Option(help="GPUs by number: 0 or 0,2.")] = "",
     memory_fraction: Annotated[
         float | None, typer.Option(help="The part of each GPU's memory to use, at most 1.")
@@ -253,6 +271,10 @@ def _standard_streams() -> Iterator[None]:
 
 def _run(argv: list[str]) -> int:
     try:
+        if not argv:
+            with redirect_stdout(sys.stderr):
+                app(["--help"], prog_name="avdnn", standalone_mode=False)
+            return 2
         code = app(argv, prog_name="avdnn", standalone_mode=False)
         sys.stdout.flush()
     except AvdnnError as error:
@@ -268,7 +290,8 @@ def _run(argv: list[str]) -> int:
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is not None:
-            return _failed(error, f"{usage()} (see avdnn --help)", 2)
+            command = getattr(getattr(error, "ctx", None), "command_path", "avdnn")
+            return _failed(error, f"{usage().rstrip('.')} (see {command} --help)", 2)
         return _failed(error, f"{type(error).__name__}: {error} (--debug shows where)", 1)
     if code == 130:  # Typer has swallowed the KeyboardInterrupt
         raise KeyboardInterrupt

@@ -40,6 +40,7 @@ VALUES = {
     "hwaccel": Place.INPUT,
     "hwaccel_device": Place.INPUT,
     "hwaccel_output_format": Place.INPUT,
+    "decoders": Place.INPUT,
     "vf": Place.OUTPUT,
     "c": Place.OUTPUT,
     "c:v": Place.OUTPUT,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from typing import Any
 
 import pytest
@@ -74,6 +76,67 @@ def test_recorded_convolutions_follow_this_process_and_not_the_tracing_one() -> 
     targets = {str(node.target) for node in graph.graph.nodes}
     assert "aten.convolution.default" in targets
     assert "aten._convolution.default" not in targets
+
+
+class Kernels:
+    """What _torch_triton offers, in plain torch."""
+
+    @staticmethod
+    def operation() -> None: ...
+
+    @staticmethod
+    def packed_kernel(kernel: Any) -> Any:
+        return kernel.flatten(1).T
+
+    @staticmethod
+    def wide_convolution(tensor: Any, kernel: Any, bias: Any, slope: float, size: int) -> Any:
+        weight = kernel.T.reshape(-1, 1, size, size)
+        made = torch.nn.functional.conv2d(tensor, weight, bias, padding=size // 2)
+        return torch.where(made > 0, made, made * slope)
+
+
+@pytest.mark.parametrize(
+    ("activation", "left"),
+    [
+        (torch.nn.LeakyReLU(0.2), []),
+        (torch.nn.ReLU(), []),
+        (torch.nn.Tanh(), ["aten.tanh.default"]),
+        (torch.nn.Identity(), []),
+    ],
+)
+def test_own_kernel_takes_a_first_layer_with_its_activation(
+    activation: Any, left: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr("avdnn.backends._torch_triton", Kernels, raising=False)
+    monkeypatch.setitem(sys.modules, "avdnn.backends._torch_triton", Kernels)
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 16, 5, padding=2), activation, torch.nn.Conv2d(16, 3, 3, padding=1)
+    ).requires_grad_(False)
+    graph = _torch_fused.record(module, torch.rand(1, 1, 8, 8))
+    assert _torch_fused.widen(graph) == 1
+    targets = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+    assert [name for name in targets if "tanh" in name or "relu" in name] == left
+    picture = torch.rand(1, 1, 8, 8)
+    torch.testing.assert_close(graph(picture), module(picture))
+
+
+def test_own_kernel_leaves_an_activation_to_others_that_use_the_layer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr("avdnn.backends._torch_triton", Kernels, raising=False)
+    monkeypatch.setitem(sys.modules, "avdnn.backends._torch_triton", Kernels)
+    layer = torch.nn.Conv2d(1, 16, 3, padding=1).requires_grad_(False)
+
+    def module(tensor: Any) -> Any:
+        made = layer(tensor)
+        return torch.relu(made) + made
+
+    graph = _torch_fused.record(module, torch.rand(1, 1, 8, 8))
+    assert _torch_fused.widen(graph) == 1
+    picture = torch.rand(1, 1, 8, 8)
+    torch.testing.assert_close(graph(picture), module(picture))
 
 
 def test_network_whose_course_depends_on_its_input_is_found_out() -> None:

@@ -56,7 +56,21 @@ def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) 
 def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     captured = capsys.readouterr()
-    assert "Usage: avdnn" in captured.out + captured.err
+    assert captured.err.startswith("Usage: avdnn")
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["inspect"], ["compare"]])
+def test_h_is_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "-h"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(" ".join(["Usage: avdnn", *command]))
+    assert "..." not in shown.replace("[ARGS]...", "")
+
+
+def test_hwaccel_is_not_taken_for_h(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "-hwaccel", "none", "-i", "nosuch.mp4", "-f", "null", "-"]) == 1
+    assert "nosuch.mp4: no such file" in capsys.readouterr().err
 
 
 def test_help_imports_no_framework() -> None:
@@ -147,7 +161,7 @@ def test_convert_makes_a_file_and_says_how_near_it_is(
         == f"{target} from {source}: at most 0 apart on a picture of 32x16\n"
     )
     assert main(["convert", source, target]) == 1
-    assert "exists" in capsys.readouterr().err
+    assert "exists already; -y overwrites it" in capsys.readouterr().err
     assert main(["convert", "-y", source, target]) == 0
 
 
@@ -155,7 +169,7 @@ def test_convert_makes_a_file_and_says_how_near_it_is(
     ("argv", "code", "message"),
     [
         (["frobnicate"], 2, "frobnicate"),
-        (["inspect"], 2, "Missing argument"),
+        (["inspect"], 2, "Missing argument 'MODEL' (see avdnn inspect --help)"),
         (["models", "--jsn"], 2, "--jsn"),
         (["convert", "nosuch.onnx", "a.xml"], 1, "nosuch.onnx: no such model file"),
         (["sess-config"], 1, "nothing to set"),

@@ -63,7 +63,7 @@ def convert(
     if way is None:
         raise ModelError(f"{source} cannot become {target.suffix or 'that'}: {_ways()}")
     if target.exists() and not overwrite:
-        raise ModelError(f"{target} exists; remove it first")
+        raise ModelError(f"{target}: exists already; -y overwrites it")
     if not target.parent.is_dir():
         raise ModelError(f"{target}: there is no folder {target.parent}")
     with tempfile.TemporaryDirectory(prefix=".avdnn-", dir=target.parent) as folder:

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from avdnn import backends
-from avdnn.errors import FormatError, GraphError, InferenceError, ModelError, NonFiniteError
+from avdnn.errors import (
+    FormatError,
+    GraphError,
+    InferenceError,
+    ModelError,
+    NonFiniteError,
+    UsageError,
+)
 from avdnn.filters import Context, build, connect
 from avdnn.frame import Frame, Precision
 
@@ -297,6 +304,12 @@ def test_bad_options_are_refused_before_anything_opens(fake: Any, more: str, sai
 def test_a_model_is_needed() -> None:
     with pytest.raises(GraphError, match="needs model="):
         build("dnn_processing=dnn_backend=native", Context(say=print))
+
+
+def test_an_unknown_default_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AVDNN_BACKEND", "opnvino")
+    with pytest.raises(UsageError, match="AVDNN_BACKEND=opnvino: expected auto, openvino"):
+        build("dnn_processing=model=espcn-x2", Context(say=print))
 
 
 @pytest.mark.parametrize(

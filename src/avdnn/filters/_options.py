@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 
 from .. import backends, graph
 from ..backends import Options
-from ..errors import BackendUnavailable, ModelError
+from ..errors import BackendUnavailable, ModelError, UsageError
 from ..fit import Fit
 from ..frame import Layout, Precision
 from ..graph import Call, Range
@@ -111,6 +111,8 @@ def locate(options: DnnOptions) -> tuple[str, Path]:
     name = options.dnn_backend
     if name == "auto":
         name = os.environ.get("AVDNN_BACKEND", "auto") or "auto"
+        if name not in ("auto", *backends.NAMES):
+            raise UsageError(f"AVDNN_BACKEND={name}: expected auto, {', '.join(backends.NAMES)}")
     wanted = None if name == "auto" else name
     path = models.resolve(options.model, wanted)
     if not path.exists():

@@ -285,6 +285,19 @@ def test_derain_takes_colour(fake: Any) -> None:
     assert len(run.notes) == 2
 
 
+@pytest.mark.parametrize("value", ["derain", "dehaze", "0", "1"])
+def test_derain_takes_ffmpegs_filter_types(fake: Any, value: str) -> None:
+    _, text = fake(channels=3)
+    text = text.replace("dnn_processing", "derain") + f":filter_type={value}"
+    assert len(Run(text, clip(1)).all()) == 1
+
+
+def test_an_unknown_filter_type_is_an_error(fake: Any) -> None:
+    _, text = fake(channels=3)
+    with pytest.raises(GraphError, match="filter_type: expected derain or dehaze, got '2'"):
+        Run(text.replace("dnn_processing", "derain") + ":filter_type=2", clip(1)).all()
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

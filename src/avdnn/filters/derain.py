@@ -18,6 +18,11 @@ class FilterType(StrEnum):
     DERAIN = "derain"
     DEHAZE = "dehaze"
 
+    @classmethod
+    def _missing_(cls, value: object) -> FilterType | None:
+        """FFmpeg's numbers."""
+        return {"0": cls.DERAIN, "1": cls.DEHAZE}.get(str(value))
+
 
 @dataclass(frozen=True, slots=True)
 class DerainOptions(DnnOptions):

@@ -265,8 +265,9 @@ def test_closing_early_closes_the_model_and_the_source(fake: Any) -> None:
 
 def test_sr_enlarges_before_a_model_that_keeps_the_size(fake: Any) -> None:
     _, text = fake()
-    out = Run(text.replace("dnn_processing", "sr") + ":scale_factor=3", clip(2)).all()
-    assert [(frame.width, frame.height) for frame in out] == [(63, 39)] * 2
+    run = Run(text.replace("dnn_processing", "sr") + ":scale_factor=3", clip(2))
+    assert [(frame.width, frame.height) for frame in run.all()] == [(63, 39)] * 2
+    assert len(run.notes) == len(set(run.notes))  # though the model was loaded for both sizes
 
 
 def test_sr_leaves_an_enlarging_model_alone(fake: Any) -> None:

@@ -34,7 +34,7 @@ class DnnFilter:
         prescale: int = 1,
     ) -> None:
         self._options = options
-        self._context = context
+        self._context = context = replace(context, say=_once(context.say))
         self._prescale = prescale
         self._convert = Converter(formats, context, call.name)
         self._backend_name, self._model = locate(options)
@@ -140,6 +140,18 @@ def _device_module() -> Any:
     from . import _device
 
     return _device
+
+
+def _once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """`say` without repetitions, which a model that is loaded again would make."""
+    said: set[str] = set()
+
+    def unless_said(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            say(text)
+
+    return unless_said
 
 
 def _kind(frame: Frame) -> tuple[str, int, int, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from avdnn.backends import _torch_fused
+from avdnn.backends import _torch_convolutions, _torch_fused
 from avdnn.errors import ModelError
 from tests.conftest import require_module
 
@@ -35,7 +35,7 @@ def test_spread_convolution_is_the_same_sum(kernel: int, bias: bool) -> None:
     traced = torch.jit.trace(module, torch.rand(1, 1, 16, 16))
     picture = torch.rand(2, 1, 8, 20)
     graph = _torch_fused.record(traced, picture)
-    assert _torch_fused.spread(graph, tuple(picture.shape)) == 2
+    assert _torch_convolutions.spread(graph, tuple(picture.shape)) == 2
     for values in (picture, torch.rand(2, 1, 8, 20)):
         with torch.inference_mode():
             torch.testing.assert_close(graph(values), module(values))
@@ -57,7 +57,7 @@ def test_other_convolutions_are_left_alone(module: Any) -> None:
     module.requires_grad_(False)
     picture = torch.rand(1, 1, 8, 16)
     graph = _torch_fused.record(module, picture)
-    assert _torch_fused.spread(graph, (1, 1, 8, 16)) == 0
+    assert _torch_convolutions.spread(graph, (1, 1, 8, 16)) == 0
     torch.testing.assert_close(graph(picture), module(picture))
 
 
@@ -65,7 +65,7 @@ def test_other_convolutions_are_left_alone(module: Any) -> None:
 def test_shapes_that_do_not_divide_are_left_alone(shape: tuple[int, ...]) -> None:
     module = torch.nn.Conv2d(shape[1], 16, 3, padding=1).requires_grad_(False)
     graph = _torch_fused.record(module, torch.rand(shape))
-    assert _torch_fused.spread(graph, shape) == 0
+    assert _torch_convolutions.spread(graph, shape) == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
@@ -114,7 +114,7 @@ def test_own_kernel_takes_a_first_layer_with_its_activation(
         torch.nn.Conv2d(1, 16, 5, padding=2), activation, torch.nn.Conv2d(16, 3, 3, padding=1)
     ).requires_grad_(False)
     graph = _torch_fused.record(module, torch.rand(1, 1, 8, 8))
-    assert _torch_fused.widen(graph) == 1
+    assert _torch_convolutions.widen(graph) == 1
     targets = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
     assert [name for name in targets if "tanh" in name or "relu" in name] == left
     picture = torch.rand(1, 1, 8, 8)
@@ -134,7 +134,7 @@ def test_own_kernel_leaves_an_activation_to_others_that_use_the_layer(
         return torch.relu(made) + made
 
     graph = _torch_fused.record(module, torch.rand(1, 1, 8, 8))
-    assert _torch_fused.widen(graph) == 1
+    assert _torch_convolutions.widen(graph) == 1
     picture = torch.rand(1, 1, 8, 8)
     torch.testing.assert_close(graph(picture), module(picture))
 

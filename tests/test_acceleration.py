@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import av
+import numpy as np
 import pytest
 
 from avdnn import acceleration, cuda, cuda_choice
@@ -20,6 +23,7 @@ GPUS = (
     Gpu(0, 1, "one", "GPU-aaaa-1111", "00000000:01:00.0"),
     Gpu(1, 0, "two", "GPU-bbbb-2222", "00000000:41:00.0"),
 )
+REFUSAL = acceleration.refusal
 H200 = SimpleNamespace(label="cuda:0", name="H200")
 
 
@@ -100,6 +104,32 @@ def test_job_without_a_filter_says_why_the_gpu_does_not_do_it(
     said: list[str] = []
     assert plan(job(None), said.append).device is None
     assert said == ["cuda:0 (H200) is not used: NVDEC does not decode ffv1"]
+
+
+@pytest.mark.parametrize(
+    ("url", "form", "words"),
+    [
+        ("-", "", "read only once"),
+        ("pipe:0", "", "read only once"),
+        ("testsrc2", "lavfi", "read only once"),
+    ],
+)
+def test_inputs_that_can_be_read_once_are_not_tried(url: str, form: str, words: str) -> None:
+    assert words in REFUSAL(InputSpec(url, format=form), H200)  # type: ignore[arg-type]
+
+
+def test_pictures_and_other_codecs_are_left_to_the_cpu(tmp_path: Path) -> None:
+    picture = np.zeros((16, 16, 3), np.uint8)
+    frame = av.VideoFrame.from_ndarray(picture, "rgb24")
+    for name, codec, words in (("a.png", "png", "pictures"), ("a.mkv", "ffv1", "decode ffv1")):
+        path = tmp_path / name
+        with av.open(str(path), "w", options={"update": "1"} if codec == "png" else {}) as out:
+            stream = out.add_stream(codec, rate=25)
+            stream.width = stream.height = 16
+            stream.pix_fmt = "rgb24" if codec == "png" else "yuv420p"
+            out.mux(stream.encode(frame.reformat(format=stream.pix_fmt)))
+            out.mux(stream.encode(None))
+        assert words in REFUSAL(InputSpec(str(path)), H200)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

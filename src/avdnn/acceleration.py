@@ -15,6 +15,7 @@ from . import backends, models
 from .errors import AvdnnError, UsageError
 from .job import InputSpec, Job
 from .media import Reader
+from .opening import is_device, is_local, open_input
 
 if TYPE_CHECKING:
     from .cuda import Device
@@ -151,10 +152,13 @@ def refusal(spec: InputSpec, device: Device) -> str:
     """Why NVDEC does not decode the input's first picture; "" if it does."""
     from . import cuda_decode
     from .cuda_frames import FORMATS
-    from .opening import open_input
 
+    if is_device(spec.format) or not is_local(spec.url):
+        return "it is tried on the file first, and this input can be read only once"
     container, video = open_input(replace(spec, hwaccel=""))
     with container:
+        if container.format.name.startswith("image2") or container.format.name.endswith("_pipe"):
+            return "pictures are decoded on the CPU"
         name = video.codec_context.name
         if name not in DECODED:
             return f"NVDEC does not decode {name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -113,7 +113,8 @@ class DeviceReader(Reader):
     """
 
     def __init__(self, spec: InputSpec, device: Device, *, slot_frames: int = SLOT_FRAMES) -> None:
-        super().__init__(spec)
+        # The file is opened for its packets; the decoders are our own.
+        super().__init__(replace(spec, hwaccel="", hwaccel_output_format=""))
         self._device = device
         self._slot_frames = slot_frames
         self._ends: dict[int, tuple[int, Any]] = {}

@@ -103,6 +103,8 @@ def choose_format(codec: Codec, wanted: str, own: str) -> Choice:
     if plain in offered:
         return Choice(plain)
     best, loss = find_best_pix_fmt_of_list(offered, own, _has_alpha(own))
+    if _is_gray(own):
+        loss &= ~PixFmtLoss.RESOLUTION  # there is no chroma to lose it
     chosen = best.name if best else offered[0]
     lost = [name for flag, name in _LOSSES if loss & flag]
     note = f"{codec.name} does not take {own}; encoding {chosen}"
@@ -118,6 +120,11 @@ _LOSSES = (
     (PixFmtLoss.CHROMA, "colour"),
     (PixFmtLoss.COLORQUANT, "colours"),
 )
+
+
+def _is_gray(name: str) -> bool:
+    form = av.VideoFormat(name)
+    return not form.has_palette and all(p.is_luma or p.is_alpha for p in form.components)
 
 
 def _has_alpha(name: str) -> bool:

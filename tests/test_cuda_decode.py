@@ -38,11 +38,12 @@ class Surface:
 class Decoder:
     """A software decoder that gives such surfaces, or refuses everything."""
 
-    def __init__(self, video: av.VideoStream, refuses: bool) -> None:
+    def __init__(self, video: av.VideoStream, gpu: FakeGpu) -> None:
         self._context: Any = av.CodecContext.create(video.codec_context.name, "r")
         self._context.extradata = video.codec_context.extradata
-        self._refuses = refuses
-        self._alive: list[Any] = []
+        self._refuses = gpu.refuses  # type: ignore[attr-defined]
+        # FFmpeg frees surfaces when the GPU is done with them; here they stay.
+        self._alive: list[Any] = gpu.surfaces  # type: ignore[attr-defined]
 
     def decode(self, packet: Any) -> list[Any]:
         if self._refuses:
@@ -81,12 +82,10 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def gpu(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(cuda_decode, "check_library", lambda: None)
-    monkeypatch.setattr(
-        cuda_decode, "open_decoder", lambda device, video: Decoder(video, device.refuses)
-    )
+    monkeypatch.setattr(cuda_decode, "open_decoder", lambda device, video: Decoder(video, device))
     monkeypatch.setattr(sessions, "LEAST_RUN", 10)
     made = FakeGpu(kernels, 2)
-    made.refuses = False  # type: ignore[attr-defined]
+    made.refuses, made.surfaces = False, []  # type: ignore[attr-defined]
     return made
 
 

@@ -28,11 +28,11 @@ class HwDownload:
         context: Context,
         *,
         lenient: bool = False,
-        device: Callable[[int], Any] = cuda.device,
+        device: Callable[[int], Any] | None = None,
     ) -> None:
         self._context = context
         self._lenient = lenient
-        self._device = device
+        self._device = device or cuda.device
 
     def __call__(self, items: Iterator[Item]) -> Iterator[Item]:
         waiting: deque[tuple[Item, Download | None]] = deque()

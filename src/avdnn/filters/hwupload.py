@@ -14,9 +14,9 @@ from . import Context, Item
 class HwUpload:
     """Device frames for host frames, in order; frames on a device pass."""
 
-    def __init__(self, index: int, device: Callable[[int], Any] = cuda.device) -> None:
+    def __init__(self, index: int, device: Callable[[int], Any] | None = None) -> None:
         self._index = index
-        self._device = device
+        self._device = device or cuda.device
 
     def __call__(self, items: Iterator[Item]) -> Iterator[Item]:
         device = None

@@ -15,7 +15,7 @@ import pytest
 from avdnn import quality
 from avdnn.compare import compare, difference
 from avdnn.comparison import Limits
-from avdnn.errors import FormatError
+from avdnn.errors import FormatError, MediaError
 from tests.clips import clip, picture
 
 SIZE = 64, 48
@@ -246,3 +246,14 @@ def test_psnr_of_integers_does_not_wrap() -> None:
     a, b = np.zeros((3, 3), np.uint8), np.full((3, 3), 255, np.uint8)
     assert quality.psnr(a, b, 255) == 0
     assert quality.psnr(a, a, 255) == math.inf
+
+
+def test_a_picture_never_replaces_a_video(tmp_path: Path) -> None:
+    video = tmp_path / "a.mkv"
+    clip(video, frames=2)
+    before = video.read_bytes()
+    (tmp_path / "link.png").symlink_to(video)
+    for target in (video, tmp_path / "link.png"):
+        with pytest.raises(MediaError, match="is one of the videos"):
+            compare(video, video, picture=target)
+    assert video.read_bytes() == before

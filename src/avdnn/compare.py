@@ -16,9 +16,10 @@ from . import host, png
 from .comparison import Comparison, Limits, PlaneFigures
 from .comparison_picture import worst_crops
 from .components import components, known_format
-from .errors import FormatError
+from .errors import FormatError, MediaError
 from .frame import Array, Frame
 from .job import InputSpec
+from .opening import is_local, local_path
 from .quality import psnr_of, ssim
 
 Source: TypeAlias = str | Path | InputSpec | Iterable[Frame | av.VideoFrame]
@@ -33,6 +34,8 @@ def compare(
     bgr24), not in what they hold. `picture` gets a PNG of where the worst frame is worst.
     """
     limits, tally = limits or Limits(), _Tally()
+    if picture is not None and any(_is_file(source, picture) for source in (first, second)):
+        raise MediaError(f"{picture}: is one of the videos; name another file", str(picture))
     with contextlib.ExitStack() as stack:
         pairs = itertools.zip_longest(_frames(first, stack), _frames(second, stack))
         for a, b in pairs:
@@ -41,6 +44,15 @@ def compare(
     if picture is not None and tally.kept is not None:
         png.write(picture, worst_crops(*tally.kept, number=tally.worst[0]))
     return tally.result(limits)
+
+
+def _is_file(source: Source, path: Path) -> bool:
+    if isinstance(source, InputSpec):
+        source = source.url
+    if not isinstance(source, (str, Path)) or not is_local(str(source)):
+        return False
+    given = local_path(str(source))
+    return path.exists() and given.exists() and given.samefile(path)
 
 
 def _frames(source: Source, stack: contextlib.ExitStack) -> Iterator[Frame]:

@@ -23,6 +23,7 @@ SPECS = (TensorSpec("x", (1, 3, -1, 4)), TensorSpec("codes", (2,), "uint8"))
         ((1, 64, 4, 4), Layout.NHWC),
         ((-1, -1, -1, 1), Layout.NHWC),
         ((-1, -1, -1, -1), Layout.NCHW),
+        ((1, 5, -1, -1), Layout.NCHW),
         ((1, 3, 4), None),
         ((), None),
     ],

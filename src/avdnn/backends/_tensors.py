@@ -20,11 +20,13 @@ MAX_COLOURS = 3
 def guess_layout(shape: Shape) -> Layout | None:
     """The layout of a model's tensor: rank 4 with at most 3 channels in dims[1] is NCHW.
 
-    Otherwise NHWC. Where dims[1] is free, dims[3] decides; where both are free, NCHW.
-    None for other ranks.
+    Otherwise NHWC. Where dims[1] is free, dims[3] decides; where both are free, NCHW, and where
+    only dims[1] is fixed, it is the channels. None for other ranks.
     """
     if len(shape) != 4:
         return None
+    if shape[2:] == (-1, -1):
+        return Layout.NCHW
     if shape[1] == -1:
         return Layout.NHWC if 1 <= shape[3] <= MAX_COLOURS else Layout.NCHW
     return Layout.NCHW if shape[1] <= MAX_COLOURS else Layout.NHWC

@@ -283,7 +283,8 @@ def opened() -> list[Device]:
 
 def installed() -> bool:
     """Whether cupy is there, without importing it."""
-    return importlib.util.find_spec("cupy") is not None
+    found = importlib.util.find_spec("cupy")
+    return found is not None and found.origin is not None  # no origin: a folder of that name
 
 
 def _cupy() -> Any:

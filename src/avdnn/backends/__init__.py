@@ -122,7 +122,8 @@ FRAMEWORKS = {
 
 def installed(name: str) -> bool:
     """Whether the framework of backend `name` is there, without importing it."""
-    return importlib.util.find_spec(FRAMEWORKS[name]) is not None
+    found = importlib.util.find_spec(FRAMEWORKS[name])
+    return found is not None and found.origin is not None  # no origin: a folder of that name
 
 
 def module(name: str) -> BackendModule:

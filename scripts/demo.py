@@ -19,10 +19,10 @@ import av
 import demo_scene
 import numpy as np
 
-from avdnn import png
-from avdnn.comparison_picture import stacked
+from avdnn.compare import png
+from avdnn.compare.picture import stacked
+from avdnn.compare.quality import psnr_of, squared_error
 from avdnn.models import registry
-from avdnn.quality import psnr_of, squared_error
 
 RATE = 12
 CROPS = {"zone plate": (40, 40), "text": (40, 130), "gratings": (20, 150), "fractal": (60, 130)}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from avdnn import lettering
+from avdnn.compare import lettering
 
 HEIGHT, WIDTH = 270, 480
 """Size of a panel; the picture is two by two."""

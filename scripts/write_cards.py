@@ -29,11 +29,12 @@ import numpy as np
 from training import figures, pairs, prose
 from training.networks import NETWORKS, Network
 
-from avdnn import backends, png
-from avdnn.comparison_picture import stacked
+from avdnn import backends
+from avdnn.compare import png
+from avdnn.compare.picture import stacked
+from avdnn.compare.quality import psnr
 from avdnn.frame import Layout
 from avdnn.models import registry
-from avdnn.quality import psnr
 
 EXAMPLES = {"astronaut": (60, 165), "coffee": (160, 300)}
 """Held-out photographs that are free of rights, and where the shown part is (top, left)."""

@@ -26,7 +26,8 @@ from avdnn.filters.hwdownload import HwDownload
 from avdnn.frame import Frame, Meta
 from avdnn.job import InputSpec, Job, OutputSpec
 from avdnn.pixfmt import pixel_format
-from tests.conftest import require
+
+from .conftest import require
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

@@ -15,8 +15,9 @@ from avdnn.cuda_decode import DeviceReader, nvdec_format
 from avdnn.errors import DeviceError
 from avdnn.frame import Frame
 from avdnn.job import InputSpec
-from avdnn.media import Reader
-from tests.fake_gpu import FakeGpu
+from avdnn.media.reader import Reader
+
+from .fake_gpu import FakeGpu
 
 FRAMES = 60
 

@@ -23,7 +23,8 @@ from avdnn.filters.hwdownload import HwDownload
 from avdnn.filters.hwupload import HwUpload
 from avdnn.frame import Frame, Layout, Meta, TensorSpec
 from avdnn.pixfmt import pixel_format
-from tests.fake_gpu import FakeGpu
+
+from .fake_gpu import FakeGpu
 
 WIDTH, HEIGHT = 16, 8
 LUMA = TensorSpec("x", (-1, 1, -1, -1), layout=Layout.NCHW)

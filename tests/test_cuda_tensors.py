@@ -13,7 +13,8 @@ from avdnn import cuda_frames, cuda_tensors, host
 from avdnn.errors import FormatError, ModelError
 from avdnn.frame import Frame, Layout, Meta, TensorSpec
 from avdnn.pixfmt import Family, pixel_format
-from tests.fake_gpu import FakeGpu
+
+from .fake_gpu import FakeGpu
 
 SIZES = [(16, 16), (62, 34), (100, 18), (352, 20), (720, 16), (1920, 8)]
 RGB = ["rgb24", "bgr24", "rgb0", "bgr0", "0rgb", "0bgr"]

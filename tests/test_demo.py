@@ -11,7 +11,7 @@ import av
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
+from .conftest import ROOT
 
 
 @pytest.fixture

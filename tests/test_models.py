@@ -16,7 +16,8 @@ from avdnn import backends, models
 from avdnn.backends import NAMES, Options
 from avdnn.errors import ModelError
 from avdnn.frame import Layout
-from tests.conftest import require, require_module
+
+from .conftest import require, require_module
 
 BUNDLED = ("compact-x2", "compact-x4", "deblock", "espcn-x2")
 WHEEL_LIMIT = 15_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 
@@ -160,3 +161,17 @@ def test_auto_is_a_bar_only_on_a_terminal() -> None:
 
 def test_clock_times() -> None:
     assert [clock_time(s) for s in (0.4, 59.6, 75, 7205)] == ["0:00", "1:00", "1:15", "2:00:05"]
+
+
+class Full(io.StringIO):
+    """A log on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_log_does_not_end_the_job() -> None:
+    lines = Lines(Full())
+    lines.start(2, None)
+    lines.update(2)
+    lines.finish()

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from avdnn import models
-from avdnn.quality import psnr
-from tests.conftest import ROOT, require_module
+from avdnn.compare.quality import psnr
+
+from .conftest import ROOT, require_module
 
 
 @pytest.fixture(autouse=True)

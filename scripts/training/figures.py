@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from avdnn.quality import psnr, ssim
+from avdnn.compare.quality import psnr, ssim
 
 from .networks import Network
 from .pairs import drifting, h264, picture, resized, shrunk

@@ -14,8 +14,8 @@ import av.error
 from . import backends, models
 from .errors import AvdnnError, UsageError
 from .job import InputSpec, Job
-from .media import Reader
-from .opening import is_device, is_local, open_input
+from .media.opening import is_device, is_local, open_input
+from .media.reader import Reader
 
 if TYPE_CHECKING:
     from .cuda import Device

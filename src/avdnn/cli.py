@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -67,7 +67,8 @@ class _Notes(logging.Handler):
     """Lines on what is standard error at the time, which a progress bar may have taken over."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"avdnn: {record.getMessage()}", file=sys.stderr)
+        with suppress(OSError):  # a full log is no reason to lose a job
+            print(f"avdnn: {record.getMessage()}", file=sys.stderr, flush=True)
 
 
 def _version(wanted: bool) -> None:
@@ -102,7 +103,7 @@ def run(context: typer.Context) -> None:
         print(context.get_help())
         return
 
-    from . import arguments, loglevel
+    from .command import arguments, loglevel
 
     job = arguments.parse(context.args)
     loglevel.apply(job.loglevel, debug=job.debug)
@@ -116,7 +117,7 @@ def run(context: typer.Context) -> None:
     finally:
         progress.close()
     if job.benchmark:
-        from .benchmark import report_text
+        from .command.benchmark import report_text
 
         print(report_text(report), file=sys.stderr)
 
@@ -129,7 +130,7 @@ def inspect(
     device: Annotated[str, typer.Option(help="In the backend's own words.")] = "",
     json: Json = False,
 ) -> None:
-    from . import inspection, quantities
+    from .command import inspection, quantities
 
     frame = quantities.size(size, "--size") if size else None
     found = inspection.inspect(model, backend=backend, device=device, size=frame)
@@ -138,7 +139,7 @@ def inspect(
 
 @app.command(help="List the backends: version, devices, files they read.")
 def backends(json: Json = False) -> None:
-    from . import listing
+    from .command import listing
 
     facts = listing.backend_facts()
     print(listing.as_json(facts) if json else listing.backends_text(facts))
@@ -146,7 +147,7 @@ def backends(json: Json = False) -> None:
 
 @app.command(help="List the bundled models.")
 def models(json: Json = False) -> None:
-    from . import listing
+    from .command import listing
     from .models import registry
 
     print(listing.as_json(list(registry().values())) if json else listing.models_text())
@@ -185,7 +186,7 @@ def compare(
     json: Json = False,
 ) -> None:
     from . import compare as comparing
-    from .comparison import Limits
+    from .compare.comparison import Limits
 
     limits = Limits(max_diff=max_diff, min_psnr=min_psnr)
     found = comparing.compare(first, second, limits=limits, picture=picture)
@@ -203,7 +204,7 @@ def convert(
     overwrite: Annotated[bool, typer.Option("-y", help="Overwrite the target.")] = False,
 ) -> None:
     from . import convert as converting
-    from . import quantities
+    from .command import quantities
 
     frame = quantities.size(size, "--size")[::-1] if size else None
     print(converting.convert(source, target, size=frame, overwrite=overwrite))

@@ -13,15 +13,15 @@ import av
 import av.error
 from av.codec.hwaccel import HWAccel
 
-from . import hdr
 from .blocks import Block
 from .cuda import Device
 from .cuda_frames import Geometry, copy_surface, frame_in, known_format, surface_geometry
-from .cut import MICROSECOND
 from .errors import DeviceError
 from .frame import Frame, Meta
 from .job import InputSpec
-from .media import Item, Reader
+from .media import hdr
+from .media.cut import MICROSECOND
+from .media.reader import Item, Reader
 from .pixfmt import pixel_format
 from .sessions import ITEMS_AHEAD, Damage, Sessions
 from .versions import fraction

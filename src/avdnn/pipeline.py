@@ -23,11 +23,11 @@ from .filters import Context, Item
 from .frame import Frame
 from .interrupt import ShieldedStack
 from .job import Job, OutputSpec
-from .media import Reader
+from .media.reader import Reader
+from .media.writer import Writer
 from .pixfmt import FORMATS, Family
 from .progress import Progress
 from .stage import Stage
-from .writer import Writer
 
 _log = logging.getLogger(__name__)
 

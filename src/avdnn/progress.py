@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, TextIO
@@ -146,10 +147,14 @@ class Lines(Progress):
         parts.append(f"{state.fps:.4g} fps")
         if state.eta is not None:
             parts.append(f"{clock_time(state.eta)} left")
-        print(", ".join(parts), file=self._stream, flush=True)
+        self._print(", ".join(parts))
 
     def _show_finish(self, state: State) -> None:
-        print(_done(state), file=self._stream, flush=True)
+        self._print(_done(state))
+
+    def _print(self, line: str) -> None:
+        with suppress(OSError):  # a full log is no reason to lose a job
+            print(line, file=self._stream, flush=True)
 
 
 class JsonLines(Progress):

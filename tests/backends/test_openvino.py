@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -417,3 +418,25 @@ def test_seed_ir_of_2020_is_read_and_reshaped(seed: Path) -> None:
     with opened(seed / "espcn1080p.xml", outputs=("espcn/prediction",), size=(20, 30)) as loaded:
         assert loaded.info.outputs[0].shape == (1, 1, 40, 60)
         assert loaded.info.facts["format"] == "OpenVINO IR"
+
+
+def test_signals_are_survived_after_models_were_closed_in_any_order(
+    save: Callable[..., Path],
+) -> None:
+    """OpenVINO's cores leave a dangling signal stack when they do not go in reverse order."""
+    model = save([1, 1, 4, 4], lambda x, ops: ops.relu(x))
+    code = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from avdnn.backends import Options, openvino\n"
+        f"model = Path({str(model)!r})\n"
+        "first, second = (openvino.load(model, Options()) for _ in range(2))\n"
+        "first.close()\n"
+        "del first\n"
+        "second.close()\n"
+        "del second\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('survived', flush=True))\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "survived\n", done.stderr

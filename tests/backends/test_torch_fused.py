@@ -10,7 +10,8 @@ import pytest
 
 from avdnn.backends import _torch_convolutions, _torch_fused
 from avdnn.errors import ModelError
-from tests.conftest import require_module
+
+from ..conftest import require_module
 
 require_module("torch")
 

@@ -18,7 +18,8 @@ from avdnn.errors import DeviceError, FormatError, InferenceError, NonFiniteErro
 from avdnn.filters import Context
 from avdnn.frame import Arrays, Frame, Layout, Meta, ModelInfo, Precision, Shapes, TensorSpec
 from avdnn.pixfmt import pixel_format
-from tests.fake_gpu import FakeGpu
+
+from ..fake_gpu import FakeGpu
 
 Network = Callable[[Any], Any]
 

@@ -14,7 +14,8 @@ from avdnn.errors import DeviceError
 from avdnn.filters import Context
 from avdnn.filters._device_plain import on_device
 from avdnn.frame import Frame, Meta
-from tests.fake_gpu import FakeGpu
+
+from ..fake_gpu import FakeGpu
 
 
 @pytest.fixture

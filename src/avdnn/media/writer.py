@@ -1,0 +1,322 @@
+"""Writes frames and copied packets to one output; a file appears only when it is whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from types import TracebackType
+from typing import Any
+
+import av
+import av.container
+import av.error
+from av.format import Flags as FormatFlags
+
+from .. import host
+from ..errors import AvdnnError, MediaError, UsageError
+from ..frame import Frame
+from ..job import OutputSpec
+from ..versions import AS_BYTES, fraction
+from . import anamorphic, encoding, options
+from .copying import Copies, kept_tags
+from .cut import MILLISECOND, Cut, seconds
+from .encoder import VideoEncoder
+from .pacing import ConstantRate, Counted, OwnTimes, Pace, constant_rate
+from .reader import Item, Reader
+from .seeking import declares
+from .target import Target, output_format
+
+_log = logging.getLogger(__name__)
+
+_STRETCHED = frozenset({"matroska", "webm"})
+
+_SEEKING = frozenset({"3g2", "3gp", "ipod", "mov", "mp4", "psp"})
+"""Containers that go back to their beginning at the end."""
+
+
+class Writer:
+    """One output. `write` takes items in order; leaving the block finishes it, or discards it if
+    there was an error.
+
+    What can be refused is refused on entering the block, before the first frame: names, formats,
+    codecs, options, streams that the container cannot hold. The encoder opens at the first frame,
+    whose size and format decide. Timestamps, durations and the time base are those of the frames,
+    unless -r, the container or the encoder want a constant rate; then frames are repeated and
+    dropped, and a note says how many.
+    `unwrap` makes an av frame of a Frame. `notes` are sentences for the user, also logged.
+    """
+
+    def __init__(
+        self,
+        spec: OutputSpec,
+        source: Reader,
+        *,
+        unwrap: Callable[[Frame], av.VideoFrame] = host.to_av,
+    ) -> None:
+        self.spec = spec
+        self.source = source
+        self.notes: list[str] = []
+        self._unwrap = unwrap
+        self._held: list[av.Packet[Any]] = []
+        self._taken = 0
+        self._reached = Fraction(0)
+        self._video_over = False
+        self._pace: Pace | None = None
+        self._closed = False
+        self._container: av.container.OutputContainer
+        self._encoder: VideoEncoder
+        self._target: Target
+
+    @property
+    def frames(self) -> int:
+        """Frames encoded so far."""
+        return self._encoder.frames
+
+    @property
+    def full(self) -> bool:
+        """Whether -t or -frames:v is satisfied, so that no more items are wanted."""
+        if self._closed:
+            return self._video_over
+        return self._video_over and self._cut.is_over(self._copies.kept, self._reached)
+
+    # ---- opening ---------------------------------------------------------------------------
+
+    def __enter__(self) -> Writer:
+        form = output_format(self.spec)
+        self._cut = self._limits()
+        self._target = Target(self.spec, form, self.source.spec)
+        try:
+            self._open(form)
+        except BaseException:
+            self._target.discard()
+            raise
+        return self
+
+    def _limits(self) -> Cut:
+        spec = self.spec
+        start, end = seconds(spec.start), seconds(spec.duration)
+        if spec.frames is not None and spec.frames < 1:
+            raise UsageError(f"-frames:v {spec.frames}: must be 1 or more")
+        if end is not None and end <= 0:
+            raise UsageError(f"-t {spec.duration:g}: must be more than 0")
+        return Cut(start or Fraction(0), trims=bool(start), end=end)
+
+    def _open(self, form: str) -> None:
+        spec = self.spec
+        self._container = av.open(self._target.name, "w", format=form, **AS_BYTES)
+        default = self._container.default_video_codec
+        depth = encoding.depth_of(self.source.pix_fmt)
+        codec = encoding.choose_encoder(spec, form, default, depth)
+        self._rate = constant_rate(spec, form, codec.name, self.source.nominal_rate)
+        given = encoding.encoder_options(spec.options)
+        muxing = options.split(codec, form, given)
+        mine = {key: value for key, value in given.items() if key not in muxing}
+        self._one_picture = form == "image2" and not self._target.pictures
+        if form == "yuv4mpegpipe":
+            muxing.setdefault("strict", "-1")  # more than 8 bits: what every reader takes
+        if form in _SEEKING and self._target.is_pipe and "frag" not in muxing.get("movflags", ""):
+            raise UsageError(
+                f"{spec.url}: {form} cannot be written to a pipe; take -f matroska, -f nut or "
+                "-movflags frag_keyframe+empty_moov"
+            )
+        if form == "image2":
+            self._one_picture &= "update" not in muxing
+            muxing.setdefault("atomic_writing" if self._target.pictures else "update", "1")
+        self._copies = Copies(self._container, spec)
+        for stream in self.source.container.streams:
+            if stream.index == self.source.video.index:
+                self._encoder = VideoEncoder(
+                    self._container,
+                    codec,
+                    url=spec.url,
+                    encoding=mine,
+                    muxing=muxing,
+                    note=self._note,
+                )
+                self._encoder.describe(stream)
+            else:
+                self._copies.add(stream)
+        self.notes += self._copies.notes
+        self._container.metadata.update(kept_tags(self.source.container.metadata))
+
+    # ---- writing ---------------------------------------------------------------------------
+
+    def write(self, item: Item) -> None:
+        """Encode a frame, or mux a packet of a copied stream."""
+        try:
+            if isinstance(item, Frame):
+                self._take(item)
+            elif self.frames or not self._copies.early(item):
+                self._held.append(item)
+            self._release()
+        except AvdnnError:
+            raise
+        except (av.error.FFmpegError, OSError) as error:
+            raise self._error(error) from error
+
+    def _take(self, frame: Frame) -> None:
+        """Cut, pace, encode."""
+        unit, duration = frame.meta.time_base, frame.meta.duration
+        if frame.meta.pts is None:
+            raise MediaError(f"{self.spec.url}: frame {self._taken} has no timestamp")
+        pts = self._cut.shift(frame.meta.pts, unit)
+        self._reached = pts * unit
+        if self._video_over or self._cut.is_early(pts):
+            return
+        if self._cut.is_late(pts, unit):
+            self._video_over = True
+            return
+        picture = self._unwrap(frame)
+        picture.pts = pts
+        if self._pace is None:
+            self._pace = self._start(frame, picture)
+        self._taken += 1
+        self._encode(self._pace.push(picture, pts * unit, duration * unit))
+        if self.spec.frames is not None and self.frames >= self.spec.frames:
+            self._video_over = True
+            over = (pts + duration) * unit
+            self._cut.end = over if self._cut.end is None else min(over, self._cut.end)
+
+    def _start(self, frame: Frame, picture: av.VideoFrame) -> Pace:
+        rate = self._rate or self._own_rate(frame)
+        pace: Pace = OwnTimes(frame.meta.time_base)
+        if self._rate is not None:
+            pace = ConstantRate(self._rate)
+        elif declares(self._container.format, FormatFlags.no_timestamps):
+            pace = Counted(rate or Fraction(25))
+        self._encoder.start(
+            frame,
+            picture,
+            pix_fmt=self.spec.pix_fmt,
+            unit=pace.unit,
+            rate=rate,
+            source_matrix=self.source.video.codec_context.colorspace,
+            source_hdr=self.source.hdr,
+        )
+        self._container.set_chapters(list(self._chapters()))
+        return pace
+
+    def _own_rate(self, frame: Frame) -> Fraction | None:
+        """The nominal rate of the frames, which a filter may have changed."""
+        unit, duration = frame.meta.time_base, frame.meta.duration
+        if unit == self.source.time_base or not duration:
+            return self.source.nominal_rate
+        return 1 / (duration * unit)
+
+    def _chapters(self) -> Iterator[Any]:
+        """The source's chapters on the output's time line."""
+        origin = self.source.origin + self._cut.origin
+        for chapter in self.source.container.chapters():
+            unit = fraction(chapter["time_base"]) or MILLISECOND
+            shift = round(origin / unit)
+            start, end = max(0, chapter["start"] - shift), chapter["end"] - shift
+            if end > 0 and not self._cut.is_late(start, unit):
+                yield chapter | {"start": start, "end": end}
+
+    def _encode(self, pictures: Iterator[av.VideoFrame]) -> None:
+        for picture in pictures:
+            if self.spec.frames is not None and self.frames >= self.spec.frames:
+                return
+            if self._one_picture and self.frames:
+                raise MediaError(
+                    f"{self.spec.url}: holds one picture and more came; "
+                    "name a pattern such as out%04d.png, or give -frames:v 1",
+                    self.spec.url,
+                )
+            self._container.mux(self._encoder.encode(picture))
+
+    def _release(self, *, all_of_it: bool = False) -> None:
+        """Mux the copied packets whose turn it is: after the header is written, and where the
+        number of frames decides the end, not before the video has come that far."""
+        if not self.frames:
+            return
+        waiting = self.spec.frames is not None and not self._video_over and not all_of_it
+        held, self._held = self._held, []
+        for packet in held:
+            if waiting and _time(packet) - self._cut.origin >= self._reached:
+                self._held.append(packet)
+            elif self._cut.place(packet):
+                routed = self._copies.route(packet)
+                if routed is not None:
+                    self._container.mux(routed)
+
+    def _note(self, what: str) -> None:
+        if what not in self.notes:
+            self.notes.append(what)
+            _log.warning("%s: %s", self.spec.url, what)
+
+    # ---- closing ---------------------------------------------------------------------------
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._discard()
+
+    def close(self) -> None:
+        """Flush the encoder, write the index, put the file under its name; once."""
+        if self._closed:
+            return
+        try:
+            self._finish()
+        except AvdnnError:
+            self._discard()
+            raise
+        except (av.error.FFmpegError, OSError) as error:
+            self._discard()
+            raise self._error(error) from error
+        except BaseException:
+            self._discard()
+            raise
+        self._closed = True
+        self._target.commit()
+
+    def _finish(self) -> None:
+        if self._pace is not None:
+            self._encode(self._pace.flush())
+            if self._pace.note:
+                self._note(self._pace.note)
+        if not self.frames:
+            raise MediaError(f"{self.spec.url}: no frame came; nothing is written", self.spec.url)
+        self._release(all_of_it=True)
+        self._container.mux(self._encoder.encode(None))
+        track, ratio = self._encoder.track, self._encoder.missing_ratio
+        form = self._container.format.name
+        self._container.close()
+        if ratio is not None:
+            self._stretch(form, track, ratio)
+
+    def _stretch(self, form: str, track: int, ratio: Fraction) -> None:
+        """Put the aspect ratio into the finished file, or say that it is lost."""
+        part = self._target.part
+        done = form in _STRETCHED and part is not None and anamorphic.stretch(part, track, ratio)
+        if not done and not self._encoder.holds_ratio:
+            self._note(
+                f"the sample aspect ratio {ratio} is lost: this codec in {form} cannot carry it; "
+                "take another -c:v or -f mp4"
+            )
+
+    def _discard(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._container.close()
+        except (av.error.FFmpegError, OSError, AssertionError, ValueError) as error:
+            _log.debug("%s: closing a discarded output: %s", self.spec.url, error)
+        self._target.discard()
+
+    def _error(self, error: Exception) -> MediaError:
+        reason = getattr(error, "strerror", None) or str(error)
+        return MediaError(f"{self.spec.url}: {reason.lower()}", self.spec.url)
+
+
+def _time(packet: av.Packet[Any]) -> Fraction:
+    time = packet.dts if packet.pts is None else packet.pts
+    return (time or 0) * Fraction(packet.time_base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import pickle
 import sys
@@ -537,7 +538,10 @@ def test_weights_of_no_network_are_one_line(tmp_path: Path, weights: Any, why: s
 def test_weights_without_spandrel_say_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "spandrel" else 1)
+    found = importlib.util.find_spec("torch")
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "spandrel" else found
+    )
     model = checkpoint(tmp_path / "m.pth", {"gain": torch.tensor(0.5)})
     with pytest.raises(BackendUnavailable, match=r"pip install 'avdnn\[spandrel\]'"):
         backends.load("torch", model, Options())

@@ -154,5 +154,5 @@ def test_the_unit_tests_pass_inside_the_image() -> None:
         text=True,
         timeout=1400,
     )
-    assert done.returncode == 0, done.stdout[-6000:]
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     assert " passed" in done.stdout

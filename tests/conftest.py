@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A job in the background ignores Ctrl-C, and so would all that the tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("AVDNN_DATA", ROOT.parent / "shared" / "data"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 

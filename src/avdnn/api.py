@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import backends, filters, models
 from .backends import Backend, Options
+from .channel import close_items
 from .filters import Context
 from .frame import Frame
 from .job import InputSpec, Job, OutputSpec
@@ -65,9 +66,7 @@ def _unwrapped(items: Iterator[Any]) -> Iterator[av.VideoFrame]:
             if isinstance(item, Frame):
                 yield host.to_av(item)
     finally:
-        close = getattr(items, "close", None)
-        if close is not None:
-            close()
+        close_items(items)
 
 
 def load(name: str, model: str | Path, options: Options | None = None) -> Backend:

@@ -61,3 +61,10 @@ class Channel(Generic[T]):
         if error is not None:
             raise error
         raise StopIteration
+
+
+def close_items(items: object) -> None:
+    """Close an iterator that can be closed, a generator or a stage; a plain one has nothing to."""
+    close = getattr(items, "close", None)
+    if close is not None:
+        close()

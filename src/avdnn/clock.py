@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from .channel import close_items
+
 T = TypeVar("T")
 
 
@@ -39,6 +41,4 @@ class Clock:
                 yield item
                 del item
         finally:
-            close = getattr(source, "close", None)
-            if close is not None:
-                close()
+            close_items(source)

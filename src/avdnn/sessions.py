@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import av
 import av.error
 
-from .channel import Channel
+from .channel import Channel, close_items
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -165,9 +165,7 @@ class Sessions(Generic[T]):
             self._order.end(error)
         finally:
             self._work.end()
-            close = getattr(self._packets, "close", None)
-            if close is not None:
-                close()
+            close_items(self._packets)
 
     def _begin(self, packet: av.Packet[Any], first: int | None) -> _Run[T]:
         run: _Run[T] = _Run(first, Channel(self._ahead), trims=self._begun)

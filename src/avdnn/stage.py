@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from .channel import Channel
+from .channel import Channel, close_items
 
 T = TypeVar("T")
 
@@ -56,9 +56,7 @@ class Stage(Generic[T]):
                         break
                     del item
             finally:
-                close = getattr(self._items, "close", None)
-                if close is not None:
-                    close()
+                close_items(self._items)
         except BaseException as error:
             self._ready.end(error)
         else:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from .. import graph
+from ..channel import close_items
 from ..clock import Clock
 from ..errors import GraphError, UsageError
 from ..frame import Frame
@@ -109,6 +110,4 @@ def _closing(link: Filter, items: Iterator[Item]) -> Iterator[Item]:
     try:
         yield from link(items)
     finally:
-        close = getattr(items, "close", None)
-        if close is not None:
-            close()
+        close_items(items)

@@ -31,8 +31,9 @@ import av  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-from avdnn import backends, cuda, cuda_decode, filters, host, models  # noqa: E402
+from avdnn import backends, cuda, filters, host, models  # noqa: E402
 from avdnn.backends import Options  # noqa: E402
+from avdnn.cuda import decode as cuda_decode  # noqa: E402
 from avdnn.filters import Context  # noqa: E402
 from avdnn.filters.hwdownload import HwDownload  # noqa: E402
 from avdnn.frame import Frame, Layout, Precision, TensorSpec  # noqa: E402

@@ -10,8 +10,9 @@ import av
 import numpy as np
 import pytest
 
-from avdnn import acceleration, cuda, cuda_choice
+from avdnn import acceleration, cuda
 from avdnn.acceleration import Plan, filter_device, plan
+from avdnn.cuda import choice as cuda_choice
 from avdnn.devices import Gpu, Nvidia
 from avdnn.errors import DeviceError, UsageError
 from avdnn.filters import Context

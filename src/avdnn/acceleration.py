@@ -48,7 +48,7 @@ class Plan:
         """The reader of the input."""
         if self.device is None:
             return Reader(self.spec)
-        from .cuda_decode import DeviceReader
+        from .cuda.decode import DeviceReader
 
         return DeviceReader(self.spec, self.device)
 
@@ -88,13 +88,14 @@ def filter_device(job: Job) -> str:
     """The GPU of -init_hw_device and -filter_hw_device, "" where neither is given."""
     if not job.init_hw_device and not job.filter_hw_device:
         return ""
-    from .cuda_choice import filter_gpu
+    from .cuda.choice import filter_gpu
 
     return f"cuda:{filter_gpu(job.init_hw_device, job.filter_hw_device)}"
 
 
 def _device(spec: InputSpec) -> Any:
-    from . import cuda, cuda_choice
+    from . import cuda
+    from .cuda import choice as cuda_choice
 
     return cuda.device(cuda_choice.gpu_index(spec.hwaccel_device))
 
@@ -150,8 +151,8 @@ def _unasked(spec: InputSpec, say: Callable[[str], None]) -> Plan:
 
 def refusal(spec: InputSpec, device: Device) -> str:
     """Why NVDEC does not decode the input's first picture; "" if it does."""
-    from . import cuda_decode
-    from .cuda_frames import FORMATS
+    from .cuda import decode as cuda_decode
+    from .cuda.frames import FORMATS
 
     if is_device(spec.format) or not is_local(spec.url):
         return "it is tried on the file first, and this input can be read only once"

@@ -89,7 +89,8 @@ def test_float32_is_exact_on_a_gpu_too(torch: Any, tmp_path: Path) -> None:
     made = {}
     for device in ("cpu", "cuda"):
         loaded = backends.load("torch", tmp_path / "m.pt", Options(device=device, size=SIZE))
-        made[device] = loaded.infer_async({"x": given}).result()["y"]
+        name = loaded.info.inputs[0].name
+        made[device] = loaded.infer_async({name: given}).result()["y"]
         loaded.close()
     # Float32 sums in another order; TF32 would be 1e-3 apart.
     assert np.abs(made["cpu"] - made["cuda"]).max() < 2e-5

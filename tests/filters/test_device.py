@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from avdnn import backends, cuda, cuda_frames, filters, host
+from avdnn import backends, cuda, filters, host
 from avdnn.backends import Options
+from avdnn.cuda import frames as cuda_frames
 from avdnn.errors import DeviceError, FormatError, InferenceError, NonFiniteError
 from avdnn.filters import Context
 from avdnn.frame import Arrays, Frame, Layout, Meta, ModelInfo, Precision, Shapes, TensorSpec
 from avdnn.pixfmt import pixel_format
 
-from ..fake_gpu import FakeGpu
+from ..cuda.fake_gpu import FakeGpu
 
 Network = Callable[[Any], Any]
 

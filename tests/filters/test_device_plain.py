@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from avdnn import cuda, cuda_frames, filters, graph
+from avdnn import cuda, filters, graph
+from avdnn.cuda import frames as cuda_frames
 from avdnn.errors import DeviceError
 from avdnn.filters import Context
 from avdnn.filters._device_plain import on_device
 from avdnn.frame import Frame, Meta
 
-from ..fake_gpu import FakeGpu
+from ..cuda.fake_gpu import FakeGpu
 
 
 @pytest.fixture

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import backends, cuda, cuda_frames, cuda_tensors, host
+from .. import backends, cuda, host
 from ..backends import Backend, Options
 from ..cuda import Device, OutOfDeviceMemory
+from ..cuda import frames as cuda_frames
+from ..cuda import tensors as cuda_tensors
 from ..errors import (
     DeviceError,
     FormatError,

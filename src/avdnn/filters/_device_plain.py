@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .. import cuda, cuda_frames, cuda_tensors, graph
+from .. import cuda, graph
+from ..cuda import frames as cuda_frames
+from ..cuda import tensors as cuda_tensors
 from ..errors import DeviceError
 from ..frame import Frame
 from ..graph import Call

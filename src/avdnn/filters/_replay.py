@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import cuda_tensors
 from ..cuda import Device
-from ..cuda_frames import PITCH, empty_slot, follow, frame_in, geometry
+from ..cuda import tensors as cuda_tensors
+from ..cuda.frames import PITCH, empty_slot, follow, frame_in, geometry
 from ..frame import Array, Arrays, Frame, TensorSpec
 from ..pixfmt import pixel_format
 

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import cuda, cuda_frames
-from ..cuda_frames import Download
+from .. import cuda
+from ..cuda import frames as cuda_frames
+from ..cuda.frames import Download
 from ..errors import FormatError
 from ..frame import Frame
 from ..graph import Call

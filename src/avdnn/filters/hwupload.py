@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import cuda, cuda_choice, cuda_frames
+from .. import cuda
+from ..cuda import choice as cuda_choice
+from ..cuda import frames as cuda_frames
 from ..frame import Frame
 from ..graph import Call
 from . import Context, Item

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from avdnn import cuda_driver
-from avdnn.cuda_driver import Driver, Stream, packed
+from avdnn.cuda import driver as cuda_driver
+from avdnn.cuda.driver import Driver, Stream, packed
 from avdnn.errors import DeviceError
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from . import host
+from .. import host
+from ..errors import DeviceError, FormatError
+from ..frame import Array, Frame, Meta
+from ..pixfmt import PixelFormat, pixel_format
+from ._device import Device, Plane, pinned_array
 from .blocks import Block
-from .cuda import Device, Plane, pinned_array
-from .errors import DeviceError, FormatError
-from .frame import Array, Frame, Meta
-from .pixfmt import PixelFormat, pixel_format
 
 PITCH = 256
 """Rows of our own frames begin at multiples of this many bytes."""

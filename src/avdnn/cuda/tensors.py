@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from . import host
-from .cuda import Device
-from .cuda_frames import empty, empty_slot, finished, follow, known_format
-from .cuda_kernels import pack_planes, resize_plane, unpack_planes
-from .errors import ModelError
-from .frame import Array, Frame, Layout, TensorSpec
+from .. import host
+from ..errors import ModelError
+from ..frame import Array, Frame, Layout, TensorSpec
+from ._device import Device
+from .frames import empty, empty_slot, finished, follow, known_format
+from .kernels import pack_planes, resize_plane, unpack_planes
 
 # ---- frames to tensors ---------------------------------------------------------------------------
 

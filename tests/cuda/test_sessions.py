@@ -12,9 +12,9 @@ import av
 import numpy as np
 import pytest
 
-from avdnn import sessions
 from avdnn.channel import Channel
-from avdnn.sessions import Damage, Sessions
+from avdnn.cuda import sessions
+from avdnn.cuda.sessions import Damage, Sessions
 
 FRAMES = 100
 

@@ -9,7 +9,9 @@ import av
 import numpy as np
 import pytest
 
-from avdnn import cuda_frames, cuda_tensors, host
+from avdnn import host
+from avdnn.cuda import frames as cuda_frames
+from avdnn.cuda import tensors as cuda_tensors
 from avdnn.errors import FormatError, ModelError
 from avdnn.frame import Frame, Layout, Meta, TensorSpec
 from avdnn.pixfmt import Family, pixel_format

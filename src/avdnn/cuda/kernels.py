@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import FormatError, ModelError
+from ..frame import Array, Frame, Layout, TensorSpec
+from ..pixfmt import Family, PixelFormat, pixel_format
 from . import color, taps
-from .cuda import TILE, Device
-from .errors import FormatError, ModelError
-from .frame import Array, Frame, Layout, TensorSpec
-from .pixfmt import Family, PixelFormat, pixel_format
+from ._device import TILE, Device
 
 
 def pack_planes(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .devices import Gpu, Machine, nvidia
-from .errors import DeviceError, UsageError
+from ..devices import Gpu, Machine, nvidia
+from ..errors import DeviceError, UsageError
 
 
 def gpu_index(text: str) -> int:

@@ -13,8 +13,8 @@ from avdnn import acceleration, pipeline
 from avdnn.errors import DeviceError
 from avdnn.job import InputSpec, Job, OutputSpec
 
-from .filters.test_device import Setup, setup  # noqa: F401
-from .test_cuda_decode import FRAMES, clip, gpu  # noqa: F401
+from ..filters.test_device import Setup, setup  # noqa: F401
+from .test_decode import FRAMES, clip, gpu  # noqa: F401
 
 
 @pytest.fixture

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from avdnn import cuda, cuda_frames, cuda_tensors
-from avdnn.blocks import Memory, Pool
+from avdnn import cuda
 from avdnn.clock import Clock
-from avdnn.cuda_decode import Slots
+from avdnn.cuda import frames as cuda_frames
+from avdnn.cuda import tensors as cuda_tensors
+from avdnn.cuda.blocks import Memory, Pool
+from avdnn.cuda.decode import Slots
 from avdnn.errors import DeviceError, FormatError
 from avdnn.filters import Context
 from avdnn.filters.hwdownload import HwDownload
@@ -144,7 +146,7 @@ def test_these_tests_would_see_a_missing_event_and_a_block_given_back_too_early(
         for module in (cuda_frames, cuda_tensors):
             monkeypatch.setattr(module, "follow", lambda frame, stream: None)
     else:
-        monkeypatch.setattr("avdnn.blocks.Block.touch", lambda block, stream: None)
+        monkeypatch.setattr("avdnn.cuda.blocks.Block.touch", lambda block, stream: None)
     wrong = 0
     for seed in range(12):
         for number, frame in enumerate(run(FakeGpu(kernels, seed), 40, 2, 2)):

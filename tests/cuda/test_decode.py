@@ -10,8 +10,10 @@ import av
 import numpy as np
 import pytest
 
-from avdnn import cuda_decode, cuda_frames, sessions
-from avdnn.cuda_decode import DeviceReader, nvdec_format
+from avdnn.cuda import decode as cuda_decode
+from avdnn.cuda import frames as cuda_frames
+from avdnn.cuda import sessions
+from avdnn.cuda.decode import DeviceReader, nvdec_format
 from avdnn.errors import DeviceError
 from avdnn.frame import Frame
 from avdnn.job import InputSpec

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .frame import Array
+from ..frame import Array
 
 SHARPNESS = 0.6
 """libswscale's cubic: minus the slope at distance one."""

@@ -10,7 +10,7 @@ import ctypes
 import struct
 from typing import Any
 
-from .errors import DeviceError
+from ..errors import DeviceError
 
 OUT_OF_MEMORY, NOT_READY = 2, 600
 _BLOCKING_SYNC, _NO_TIMING = 1, 2

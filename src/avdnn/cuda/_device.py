@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import BackendUnavailable, DeviceError
+from ..frame import Array
 from .blocks import Block, Event, Pool
-from .cuda_driver import Driver, Stream, packed
-from .errors import BackendUnavailable, DeviceError
-from .frame import Array
+from .driver import Driver, Stream, packed
 
 SAMPLES = {"uint8": "unsigned char", "uint16": "unsigned short"}
 TENSORS = {"float32": "float", "float16": "half_t", "bfloat16": "bfloat_t"}

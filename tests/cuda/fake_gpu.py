@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 import avdnn
-from avdnn.blocks import Block, Pool
-from avdnn.cuda import SAMPLES, TENSORS, TILE, Device, Plane, Traffic
+from avdnn.cuda._device import SAMPLES, TENSORS, TILE, Device, Plane, Traffic
+from avdnn.cuda.blocks import Block, Pool
 
-KERNELS = Path(avdnn.__file__).with_name("kernels.cu")
+KERNELS = Path(avdnn.__file__).with_name("cuda") / "kernels.cu"
 COMPILER = shutil.which("g++")
 
 SHIM = """

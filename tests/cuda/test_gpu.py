@@ -17,8 +17,8 @@ import pytest
 
 from avdnn import cuda, filters, host, pipeline
 from avdnn.acceleration import plan
-from avdnn.blocks import Memory, Pool
-from avdnn.cuda_decode import DeviceReader
+from avdnn.cuda.blocks import Memory, Pool
+from avdnn.cuda.decode import DeviceReader
 from avdnn.errors import AvdnnError, DeviceError
 from avdnn.filters import Context
 from avdnn.filters._device import DeviceSession
@@ -27,7 +27,7 @@ from avdnn.frame import Frame, Meta
 from avdnn.job import InputSpec, Job, OutputSpec
 from avdnn.pixfmt import pixel_format
 
-from .conftest import require
+from ..conftest import require
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

@@ -13,18 +13,18 @@ import av
 import av.error
 from av.codec.hwaccel import HWAccel
 
+from ..errors import DeviceError
+from ..frame import Frame, Meta
+from ..job import InputSpec
+from ..media import hdr
+from ..media.cut import MICROSECOND
+from ..media.reader import Item, Reader
+from ..pixfmt import pixel_format
+from ..versions import fraction
+from ._device import Device
 from .blocks import Block
-from .cuda import Device
-from .cuda_frames import Geometry, copy_surface, frame_in, known_format, surface_geometry
-from .errors import DeviceError
-from .frame import Frame, Meta
-from .job import InputSpec
-from .media import hdr
-from .media.cut import MICROSECOND
-from .media.reader import Item, Reader
-from .pixfmt import pixel_format
+from .frames import Geometry, copy_surface, frame_in, known_format, surface_geometry
 from .sessions import ITEMS_AHEAD, Damage, Sessions
-from .versions import fraction
 
 AUTO_DECODERS = 4
 """More sessions than this only contend for the interpreter, as measured."""

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import av
 import av.error
 
-from .channel import Channel, close_items
+from ..channel import Channel, close_items
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

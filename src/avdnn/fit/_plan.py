@@ -1,0 +1,57 @@
+"""How a model meets a frame: what is asked, what was decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..backends import Backend
+from ._pictures import Area
+
+
+class Fit(StrEnum):
+    """How a model meets a frame of another size; `auto` takes the first that is possible."""
+
+    AUTO = "auto"
+    RESHAPE = "reshape"
+    PAD = "pad"
+    TILE = "tile"
+    SCALE = "scale"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was decided; its text is one line.
+
+    `how` is None where frames go in as they are. `model` is the size that goes into the model,
+    `tiles` the numbers of rows and columns of tiles, `overlap` what two tiles share at least.
+    `exact`: the result is what the model would give for the whole frame.
+    """
+
+    how: Fit | None
+    frame: Area
+    model: Area
+    tiles: tuple[int, int] = (1, 1)
+    overlap: int = 0
+    exact: bool = True
+    why: str = ""
+
+    def __str__(self) -> str:
+        text = {
+            None: f"frames of {self.frame} go in as they are",
+            Fit.RESHAPE: f"the model is reshaped to frames of {self.frame}",
+            Fit.PAD: f"frames of {self.frame} are padded to {self.model} and cropped back",
+            Fit.TILE: f"frames of {self.frame} go in as {self.tiles[1]}x{self.tiles[0]} tiles of "
+            f"{self.model} that overlap by {self.overlap}",
+            Fit.SCALE: f"frames of {self.frame} are scaled to {self.model} and back",
+        }[self.how]
+        return f"{text} ({self.why})" if self.why else text
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A backend that takes the frames, and how it does that."""
+
+    backend: Backend
+    plan: Plan

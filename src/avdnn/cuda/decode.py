@@ -189,7 +189,7 @@ class DeviceReader(Reader):
             return False
         if self._forced_rate:
             unit, shown, stamp.duration = 1 / self._forced_rate, self._count, 1
-        self._video_over = self._video_over or self._cut.is_late(shown, unit)
+        self._video_over = self._video_over or self._cut.is_enough(shown, unit)
         stamp.pts, stamp.time_base = shown, unit
         return not self._video_over
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from math import floor
 from typing import Any
 
 import av
@@ -22,19 +23,20 @@ class Cut:
 
     `trims` says whether what is earlier than the origin is left out. `end` is seconds from the
     origin, or None. Sound that starts before the origin goes; a subtitle that is still shown
-    then starts with the origin.
+    then starts with the origin. Times are rounded to ticks as FFmpeg rounds them.
     """
 
     def __init__(self, origin: Fraction, *, trims: bool, end: Fraction | None) -> None:
         self.origin = origin
         self.trims = trims
         self.end = end
+        self._first: int | None = None
         self._past_end: set[int] = set()
         self._reached = Fraction(0)
 
     def shift(self, pts: int, unit: Fraction) -> int:
         """A timestamp counted from the origin."""
-        return pts - round(self.origin / unit) if self.origin else pts
+        return pts - _ticks(self.origin, unit)
 
     def is_early(self, pts: int) -> bool:
         """Whether a shifted frame lies before the wanted part."""
@@ -44,13 +46,22 @@ class Cut:
         """Whether a shifted frame lies after the wanted part."""
         return self.end is not None and pts * unit >= self.end
 
+    def is_enough(self, pts: int, unit: Fraction) -> bool:
+        """Whether a shifted frame ends an input's -t, which FFmpeg counts from the first frame.
+
+        Ask for every frame that is not early, in order.
+        """
+        if self._first is None:
+            self._first = pts
+        return self.end is not None and pts - self._first >= _ticks(self.end, unit)
+
     def place(self, packet: av.Packet[Any]) -> bool:
         """Shift a packet in place; False if it is not wanted."""
         unit = Fraction(packet.time_base)
         if is_cover(packet.stream):
             packet.pts = packet.dts = 0
             return True
-        shift = round(self.origin / unit)
+        shift = _ticks(self.origin, unit)
         if packet.dts is not None:
             packet.dts -= shift
         if packet.pts is not None:
@@ -86,3 +97,9 @@ class Cut:
 def seconds(value: float | None) -> Fraction | None:
     """A number of seconds as written, without the error of binary fractions."""
     return None if value is None else Fraction(str(value))
+
+
+def _ticks(time: Fraction, unit: Fraction) -> int:
+    """The nearest tick; a half goes away from zero."""
+    count = floor(abs(time) / unit + Fraction(1, 2))
+    return count if time >= 0 else -count

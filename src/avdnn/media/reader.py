@@ -242,7 +242,7 @@ class Reader:
             return False
         if self._forced_rate:
             unit, shown, frame.duration = 1 / self._forced_rate, self._count, 1
-        self._video_over = self._video_over or self._cut.is_late(shown, unit)
+        self._video_over = self._video_over or self._cut.is_enough(shown, unit)
         frame.pts, frame.time_base = shown, unit
         return not self._video_over
 

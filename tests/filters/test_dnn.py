@@ -206,7 +206,7 @@ def test_the_next_reader_gets_a_turn_where_nobody_chose(
         Run(text.replace("=native", "=openvino"), clip(1)).all()
     run = Run(text.replace("=native", "=auto"), clip(2))
     assert len(run.all()) == 2
-    assert tried == ["openvino", "openvino", "native"]
+    assert list(dict.fromkeys(tried)) == ["openvino", "native"]
     assert any("missing; native runs it instead" in note for note in run.notes)
 
 

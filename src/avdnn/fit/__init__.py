@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ..backends import Backend, Options
 from ._pictures import Area
 from ._plan import Fit, Fitted, Plan
-from ._search import Search
+from ._search import Search, opened
 
 __all__ = ["Fit", "Fitted", "Plan", "fitted"]
 
@@ -34,7 +34,9 @@ def fitted(
     if options.size is None:
         raise ValueError("fitted() needs options.size")
     frame = Area(*options.size)
-    search = Search(load, options, fit, overlap, channels, title, frame, load(options))
+    search = Search(
+        load, options, fit, overlap, channels, title, frame, opened(load, options, frame)
+    )
     try:
         return search.decide()
     except BaseException:

@@ -15,7 +15,10 @@ from ..errors import InferenceError, ModelError
 from ..frame import Layout, TensorSpec
 from ._pictures import Area, picture_outputs, shape_for
 
-MULTIPLES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
+MULTIPLES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
+SMALL = 64
+"""Sides from which a model is taken to work, whatever it pads and pools."""
+
 PHASES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 NOTHING = 1e-6
 LITTLE = 1e-3
@@ -30,11 +33,30 @@ def multiple(scaled: Callable[[Area], bool]) -> int | None:
     `scaled` tells that for one size; it may raise as the model does.
     """
     for number in MULTIPLES:
-        n = -(-64 // number)
+        n = -(-SMALL // number)
         trials = (Area(n * number, (n + 1) * number), Area((n + 3) * number, (n + 2) * number))
         try:
             if all(scaled(trial) for trial in trials):
                 return number
+        except (InferenceError, ModelError):
+            continue
+    return None
+
+
+def smallest(scaled: Callable[[Area], bool], frame: Area, number: int) -> Area | None:
+    """The smallest multiple of a number that holds a frame, is larger, and that the model takes.
+
+    A network that mirrors its borders, or pools, needs some pixels more than a small frame has.
+    """
+    tried = frame
+    for side in range(number, SMALL + number, number):
+        size = Area(max(side, frame.height), max(side, frame.width)).up_to(number)
+        if size == tried:
+            continue
+        tried = size
+        try:
+            if scaled(size):
+                return size
         except (InferenceError, ModelError):
             continue
     return None

@@ -10,7 +10,7 @@ from ..backends import Backend, Options
 from ..errors import InferenceError, ModelError
 from ..frame import TensorSpec
 from ._chained import Padded, Scaled
-from ._measure import Sight, Trial, multiple, sight
+from ._measure import SMALL, Sight, Trial, multiple, sight, smallest
 from ._pictures import Area, picture_input, ratios, scales
 from ._plan import Fit, Fitted, Plan
 from ._tiled import Grid, Tiled, starts
@@ -47,6 +47,7 @@ class Search:
             return self._retiled(Area(min(side.height, TILE), min(side.width, TILE)))
         if self.fit in (Fit.AUTO, Fit.PAD):
             return self._free(spec)
+        self._refuse_too_small(spec)
         return self._as_is()
 
     def _as_is(self) -> Fitted:
@@ -74,21 +75,42 @@ class Search:
                     return self._as_is()
             except (ModelError, InferenceError) as error:
                 failure = error
-        able = -1 in spec.size or self.backend.info.reshapeable
-        number = multiple(self._scaled) if able else None
+        number, larger = self._larger(spec)
         padded = self.frame.up_to(number or 1)
-        if number is None or padded == self.frame:
+        if larger is None and padded == self.frame:
             if failure is not None:
                 raise ModelError(f"{self.title}: frames of {self.frame}: {failure}") from failure
             if self.fit is Fit.PAD:
                 raise ModelError(f"{self.title}: {self._no_scale(self.frame)}, so fit=pad has none")
             return self._as_is()
+        size = larger or padded
         if -1 not in spec.size:
-            spec = self._reload(padded)
-        found = scales(ratios(self.backend, spec, padded, self.channels))
+            spec = self._reload(size)
+        found = scales(ratios(self.backend, spec, size, self.channels))
         if found is None:
-            raise ModelError(f"{self.title}: {self._no_scale(padded)}")
-        return self._padded(spec, padded, found, f"multiple of {number}")
+            raise ModelError(f"{self.title}: {self._no_scale(size)}")
+        why = f"multiple of {number}" if size == padded else "the model fails on smaller ones"
+        return self._padded(spec, size, found, why)
+
+    def _larger(self, spec: TensorSpec) -> tuple[int | None, Area | None]:
+        """The model's multiple, and the smallest size above the frame's that it takes."""
+        able = -1 in spec.size or self.backend.info.reshapeable
+        number = multiple(self._scaled) if able else None
+        return number, smallest(self._scaled, self.frame, number) if number else None
+
+    def _refuse_too_small(self, spec: TensorSpec) -> None:
+        """Refuse frames that the model fails on only because they are small."""
+        if min(self.frame.height, self.frame.width) >= SMALL:
+            return
+        try:
+            ratios(self.backend, spec, self.frame, self.channels)
+        except (ModelError, InferenceError) as error:
+            if self._larger(spec)[1] is None:
+                raise
+            raise ModelError(
+                f"{self.title} does not take frames as small as {self.frame}: fit=auto and "
+                f"fit=pad pad them"
+            ) from error
 
     def _scaled(self, size: Area) -> bool:
         """Whether the model takes a size and scales it exactly."""
@@ -208,6 +230,16 @@ class Search:
         if need is not None and need <= side * 3 // 4:
             return need, need
         return need, side // 4
+
+
+def opened(load: Callable[[Options], Backend], options: Options, frame: Area) -> Backend:
+    """The model loaded for the frame; where that fails and the frame is small, for any size."""
+    try:
+        return load(options)
+    except ModelError:
+        if min(frame.height, frame.width) >= SMALL:
+            raise
+    return load(replace(options, size=None))
 
 
 def _stand_in(frame: Area) -> Area:

@@ -21,7 +21,7 @@ from avdnn.cuda.blocks import Memory, Pool
 from avdnn.cuda.decode import DeviceReader
 from avdnn.errors import AvdnnError, DeviceError
 from avdnn.filters import Context
-from avdnn.filters._device import DeviceSession
+from avdnn.filters._device_jobs import Jobs
 from avdnn.filters.hwdownload import HwDownload
 from avdnn.frame import Frame, Meta
 from avdnn.job import InputSpec, Job, OutputSpec
@@ -328,7 +328,7 @@ def test_twenty_runs_under_stress_give_one_hash(
     import torch
 
     device = cuda.device(0)
-    give, infer = Pool.give, DeviceSession._inferred
+    give, infer = Pool.give, Jobs._inferred
 
     def poisoned(pool: Pool, memory: Memory, streams: dict[int, Any]) -> None:
         if pool is device.pool:
@@ -340,16 +340,16 @@ def test_twenty_runs_under_stress_give_one_hash(
             streams = {device.copies.ptr: device.copies}
         give(pool, memory, streams)
 
-    def slow(session: DeviceSession, backend: Any, inputs: Any) -> Any:
+    def slow(jobs: Jobs, inputs: Any) -> Any:
         with torch.cuda.stream(torch.cuda.ExternalStream(device.compute.ptr)):
             torch.cuda._sleep(200_000)
-        return infer(session, backend, inputs)
+        return infer(jobs, inputs)
 
     long = repeated(clips["small"], tmp_path / "long.mkv", 2100)
     text = f"dnn_processing=dnn_backend=torch:model={networks}/luma2x.pt:precision=float32"
     wanted = None
     monkeypatch.setattr(Pool, "give", poisoned)
-    monkeypatch.setattr(DeviceSession, "_inferred", slow)
+    monkeypatch.setattr(Jobs, "_inferred", slow)
     for turn in range(20):
         context = Context(say=lambda line: None)
         batch = (1, 4, 8)[turn % 3]

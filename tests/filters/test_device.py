@@ -208,6 +208,13 @@ def test_auto_stays_with_float32_where_the_fast_one_differs(setup: Setup) -> Non
     assert "float32" in setup.said[0]
 
 
+def test_auto_tries_a_precision_on_a_model_of_fixed_batch(setup: Setup) -> None:
+    setup.fixed_batch = 4
+    made = setup.run("dnn_processing=model=net.pt", frames(setup, 6))
+    assert values(setup, made) == [(n, n + 20) for n in range(6)]
+    assert {size for backend in setup.loaded for size in backend.batches} == {4}
+
+
 def blows_up(above: float) -> Network:
     return lambda x: np.where(x > above / 255, np.nan, x)
 

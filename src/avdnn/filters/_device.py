@@ -1,10 +1,10 @@
-"""A model and frames that both live on a GPU: jobs are put into a stream, nothing waits for all."""
+"""A model opened for frames on a GPU, its jobs put into a stream; nothing waits for all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ import numpy as np
 
 from .. import backends, cuda, host
 from ..backends import Backend, Options
-from ..cuda import Device, OutOfDeviceMemory
+from ..cuda import Device
 from ..cuda import frames as cuda_frames
-from ..cuda import tensors as cuda_tensors
 from ..errors import (
     DeviceError,
     FormatError,
@@ -23,10 +22,11 @@ from ..errors import (
     ModelError,
     NonFiniteError,
 )
-from ..frame import Array, Arrays, Frame, ModelInfo, Precision, TensorSpec
+from ..frame import Arrays, Frame, ModelInfo, Precision
 from . import Context
+from ._device_jobs import Job, Jobs
 from ._options import DnnOptions, OnNan, locate
-from ._replay import Replay
+from ._replay import Replay, Route
 from ._session import Session, picture_input, picture_output
 
 LEAST_IN_FLIGHT, MOST_IN_FLIGHT = 2, 8
@@ -94,41 +94,6 @@ def _backend(options: DnnOptions) -> tuple[str, Path]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """What a job made: frames in the stream, and the flags that tell of NaN."""
-
-    frames: list[Frame]
-    flags: Array
-    precision: Precision
-    event: Any
-    keep: tuple[Any, ...]
-
-
-class _Job(Future[Any]):
-    """Done when the GPU has passed the job's event."""
-
-    def __init__(self, work: _Done) -> None:
-        super().__init__()
-        self.work = work
-        self.set_running_or_notify_cancel()
-
-    def done(self) -> bool:
-        finished: bool = self.work.event.done
-        return finished
-
-    def result(self, timeout: float | None = None) -> Any:
-        self.work.event.synchronize()
-        return {}
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self.work.event.synchronize()
-        return None
-
-    def cancel(self) -> bool:
-        return False
-
-
 class DeviceSession(Session):
     """A Session whose tensors never leave the GPU; errors of one run name the frame."""
 
@@ -145,13 +110,15 @@ class DeviceSession(Session):
         self._device = device
         self._checking = False
         self._retired: list[Backend] = []
-        self._replay: Replay | None = None
         device.use()
         super().__init__(options, backend_name, model, first, context, number)
         itemsize = 2 if self._form.depth > 8 else 1
         picture = first.width * first.height * itemsize * 3 // 2
         self._job_bytes = self.batch * picture * (1 + ENLARGED)
-        self._replay = self._recorded(first)
+        self._jobs = self._jobs_of(self._backend, first)
+        if getattr(self._backend, "captures", False):
+            route = self._route(self._backend, first)
+            self._jobs.replay = Replay(device, self._backend, route, first, self.batch)
 
     def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
         told = super()._wanted(size, precision)
@@ -234,17 +201,16 @@ class DeviceSession(Session):
 
     def start(self, frames: list[Frame]) -> Future[Arrays]:
         with self._context.clock.measure("put into the stream"):
-            return _Job(self._put(self._backend, frames))
+            return self._jobs.put(frames)
 
     def finish(self, frames: list[Frame], future: Future[Arrays]) -> Iterator[Frame]:
         with self._context.clock.measure("infer (waiting)"):
             future.result()
-        assert isinstance(future, _Job)
-        work = future.work
-        made = list(work.frames)
-        for index in np.flatnonzero(work.flags[: len(frames)]):
+        assert isinstance(future, Job)
+        made = list(future.frames)
+        for index in np.flatnonzero(future.flags):
             number = self.number + int(index)
-            made[index] = self._in_float32(frames[index], number, work.precision)
+            made[index] = self._in_float32(frames[index], number, future.precision)
         self.number += len(frames)
         yield from made
 
@@ -268,101 +234,38 @@ class DeviceSession(Session):
             self._context.say(f"{what}; done again in float32")
         elif self._backend is not self._exact:
             self._retired.append(self._backend)
-            self._backend, self._replay = self._exact, None
+            self._backend = self._exact
+            self._jobs = self._jobs_of(self._exact, frame)
             self._context.say(f"{what} in {running}; float32 from here on")
         return made
 
     def close(self) -> None:
         """Wait for what runs and free the models."""
         self._device.mark(self._device.compute).synchronize()
-        self._replay = None
+        self._jobs.replay = None
         super().close()
         for backend in self._retired:
             backend.close()
 
-    def _put(self, backend: Backend, frames: list[Frame]) -> _Done:
-        """Put a job into the stream: replayed where it is recorded, else step by step."""
-        device = self._device
-        cuda_frames.same_device(device, frames)
-        count = len(frames)
-        if backend is self._backend_in_use() and self._replay and self._replay.fits(frames):
-            made, flags, keep = self._replay.run(frames), self._replay.flags, ()
-        else:
-            made, flags, keep = self._step_by_step(backend, frames)
-        size = 4 * count
-        landed = device.pinned.take(size, device.compute)
-        source = device.pointer(flags)
-        device.copy(landed.pointer, size, source, size, size, 1, device.compute, way="down")
-        told = cuda.pinned_array(landed, size).view(np.int32)
-        event = device.mark(device.compute)
-        return _Done(made, told, backend.info.precision, event, (*keep, *frames))
+    def _jobs_of(self, backend: Backend, frame: Frame) -> Jobs:
+        """Jobs of a backend on frames like this one."""
+        return Jobs(self._device, backend, self._route(backend, frame))
 
-    def _step_by_step(
-        self, backend: Backend, frames: list[Frame]
-    ) -> tuple[list[Frame], Array, tuple[Any, ...]]:
-        device, given, out, order = self._device, *self._specs(backend)
-        tensor = cuda_tensors.pack(
-            device,
-            frames,
-            given,
-            order,
-            channels=_channels(given.channels, frames[0]),
-            batch=self.batch if backend.info.max_batch else 0,
-            packed_channels=self._name == "torch",
-        )
-        result = device.adopt(self._inferred(backend, {given.name: tensor})[out.name])
-        count = len(frames)
-        flags = device.array(device.pool.take(4 * count, device.compute), (count,), "int32")
-        device.clear(flags, device.compute)
-        made = cuda_tensors.unpack(device, result, out, frames, flags, order)
-        return made, flags, (tensor, result, flags)
-
-    def _specs(self, backend: Backend) -> tuple[TensorSpec, TensorSpec, str]:
-        """Input, output and channel order of a backend's jobs."""
+    def _route(self, backend: Backend, frame: Frame) -> Route:
         given = picture_input(backend.info, self._model)
-        return given, picture_output(backend.info, given, self._model), self._order(given)
-
-    def _backend_in_use(self) -> Backend | None:
-        return getattr(self, "_backend", None)
-
-    def _recorded(self, first: Frame) -> Replay | None:
-        """The job as a graph, where the backend makes one and is to."""
-        if not getattr(self._backend, "captures", False):
-            return None
-        given, out, order = self._specs(self._backend)
-        return Replay(
-            self._device,
-            self._backend,
-            first,
-            self.batch,
-            given,
-            out,
-            order,
-            _channels(given.channels, first),
-            self._name == "torch",
-        )
-
-    def _inferred(self, backend: Backend, inputs: Arrays) -> Arrays:
-        """The job's outputs; exhausted memory is told as such."""
-        try:
-            return backend.infer_async(inputs).result()
-        except InferenceError as error:
-            if "out of memory" not in str(error.__cause__ or error):
-                raise
-            free, total = self._device.memory()
-            text = str(error.__cause__ or error).partition("Tried to allocate ")[2]
-            needed = text.partition(". ")[0] or "more"
-            raise OutOfDeviceMemory(self._device.label, needed, free, total) from error
+        out = picture_output(backend.info, given, self._model)
+        channels = _channels(given.channels, frame)
+        return Route(given, out, self._order(given), channels, packed=self._name == "torch")
 
     def _once(self, backend: Backend, frame: Frame) -> Frame:
         return self._alone(backend, frame)
 
     def _alone(self, backend: Backend, frame: Frame) -> Frame:
-        work = self._put(backend, [frame])
-        work.event.synchronize()
-        if work.flags.any():
+        job = self._jobs_of(backend, frame).put([frame])
+        job.event.synchronize()
+        if job.flags.any():
             raise NonFiniteError("the model's output holds NaN or infinity")
-        return work.frames[0]
+        return job.frames[0]
 
     def _frames(self, backend: Backend, frames: list[Frame], arrays: Arrays) -> list[Frame]:
         raise InferenceError("device jobs are finished in the stream", backend=self._name)

@@ -7,6 +7,7 @@ kernels that fill the tensor, the network and the kernels that empty it are one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..cuda import Device
@@ -14,6 +15,20 @@ from ..cuda import tensors as cuda_tensors
 from ..cuda.frames import PITCH, empty_slot, follow, frame_in, geometry
 from ..frame import Array, Arrays, Frame, TensorSpec
 from ..pixfmt import pixel_format
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How frames become a backend's input, and its output frames.
+
+    `channels` are the input's; `packed`: see `cuda.tensors.pack`.
+    """
+
+    given: TensorSpec
+    out: TensorSpec
+    order: str
+    channels: int
+    packed: bool
 
 
 class Replay:
@@ -24,26 +39,18 @@ class Replay:
     """
 
     def __init__(
-        self,
-        device: Device,
-        backend: Any,
-        first: Frame,
-        batch: int,
-        given: TensorSpec,
-        out: TensorSpec,
-        order: str,
-        channels: int,
-        packed: bool,
+        self, device: Device, backend: Any, route: Route, first: Frame, batch: int
     ) -> None:
+        given, spec, order, channels = route.given, route.out, route.order, route.channels
         self._device = device
         self._batch = batch
         self._places = _places(first)
         self._step = _size(first)
         self._input = device.pool.take(self._step * batch, device.compute)
         sources = [self._source(first, number) for number in range(batch)]
-        tensor = cuda_tensors.empty_tensor(device, first, given, channels, batch, packed)
+        tensor = cuda_tensors.empty_tensor(device, first, given, channels, batch, route.packed)
         self.flags = device.array(device.pool.take(4 * batch, device.compute), (batch,), "int32")
-        spec, flags = out, self.flags
+        flags = self.flags
 
         def infer() -> Array:
             cuda_tensors.fill(device, tensor, sources, given, order, channels)

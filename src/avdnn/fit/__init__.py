@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..backends import Backend, Options
-from ._pictures import Area
+from ._chained import Padded, Scaled
+from ._grid import Grid
+from ._pictures import Area, picture_input
 from ._plan import Fit, Fitted, Plan
 from ._search import Search, opened
+from ._tiled import Tiled
 
-__all__ = ["Fit", "Fitted", "Plan", "fitted"]
+__all__ = ["Area", "Fit", "Fitted", "Grid", "Plan", "decided", "fitted", "wrapped"]
 
 
 def fitted(
@@ -31,6 +34,20 @@ def fitted(
     model that takes any. `options.batch_size` tiles go into one inference. ModelError if `fit`
     is not possible.
     """
+    bare = decided(load, options, fit=fit, overlap=overlap, channels=channels, title=title)
+    return Fitted(wrapped(bare.backend, bare.plan, options.batch_size), bare.plan)
+
+
+def decided(
+    load: Callable[[Options], Backend],
+    options: Options,
+    *,
+    fit: Fit = Fit.AUTO,
+    overlap: int = -1,
+    channels: int = 3,
+    title: str = "the model",
+) -> Fitted:
+    """As `fitted`, but the backend is the bare one, loaded for pictures of `plan.model`."""
     if options.size is None:
         raise ValueError("fitted() needs options.size")
     frame = Area(*options.size)
@@ -38,7 +55,20 @@ def fitted(
         load, options, fit, overlap, channels, title, frame, opened(load, options, frame)
     )
     try:
-        return search.decide()
+        plan = search.decide()
     except BaseException:
         search.backend.close()
         raise
+    return Fitted(search.backend, plan)
+
+
+def wrapped(backend: Backend, plan: Plan, batch: int) -> Backend:
+    """A backend for pictures of `plan.model` as one for host arrays of `plan.frame`."""
+    given = picture_input(backend)
+    if given is None or plan.how in (None, Fit.RESHAPE):
+        return backend
+    if plan.grid is not None:
+        grid, scales = plan.grid, plan.scales
+        return Tiled(backend, given, plan.frame, grid, scales, min(batch, len(grid)))
+    made = Padded if plan.how is Fit.PAD else Scaled
+    return made(backend, given, plan.frame, plan.model, plan.made)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 
 from ..backends import Backend
+from ._grid import Grid
 from ._pictures import Area
 
 
@@ -26,7 +29,9 @@ class Plan:
 
     `how` is None where frames go in as they are. `model` is the size that goes into the model,
     `tiles` the numbers of rows and columns of tiles, `overlap` what two tiles share at least.
-    `exact`: the result is what the model would give for the whole frame.
+    `exact`: the result is what the model would give for the whole frame. `made` are the sizes of
+    the outputs for a frame that is padded or scaled; tiles have a `grid`, and for each output its
+    size over the input's.
     """
 
     how: Fit | None
@@ -36,6 +41,9 @@ class Plan:
     overlap: int = 0
     exact: bool = True
     why: str = ""
+    made: Mapping[str, Area] = field(default_factory=dict)
+    grid: Grid | None = None
+    scales: Mapping[str, Fraction] = field(default_factory=dict)
 
     def __str__(self) -> str:
         text = {

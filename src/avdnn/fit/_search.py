@@ -9,11 +9,10 @@ from fractions import Fraction
 from ..backends import Backend, Options
 from ..errors import InferenceError, ModelError
 from ..frame import TensorSpec
-from ._chained import Padded, Scaled
+from ._grid import Grid, starts
 from ._measure import SMALL, Sight, Trial, multiple, sight, smallest
 from ._pictures import Area, picture_input, ratios, scales
-from ._plan import Fit, Fitted, Plan
-from ._tiled import Grid, Tiled, starts
+from ._plan import Fit, Plan
 
 TILE = 512
 """Side of the tiles where the model leaves it open."""
@@ -24,7 +23,7 @@ PERIOD = 192
 
 @dataclass(slots=True)
 class Search:
-    """One decision; `backend` is what is loaded at the moment."""
+    """One decision; `backend` is what is loaded at the moment, in the end for the plan."""
 
     load: Callable[[Options], Backend]
     options: Options
@@ -35,7 +34,7 @@ class Search:
     frame: Area
     backend: Backend
 
-    def decide(self) -> Fitted:
+    def decide(self) -> Plan:
         spec = picture_input(self.backend)
         if spec is None:
             return self._as_is()
@@ -50,10 +49,10 @@ class Search:
         self._refuse_too_small(spec)
         return self._as_is()
 
-    def _as_is(self) -> Fitted:
+    def _as_is(self) -> Plan:
         before = self.backend.info.facts.get("reshaped from", "")
         how, why = (Fit.RESHAPE, f"made for {before}") if before else (None, "")
-        return Fitted(self.backend, Plan(how, self.frame, self.frame, why=why))
+        return Plan(how, self.frame, self.frame, why=why)
 
     def _reload(self, size: Area) -> TensorSpec:
         self.backend.close()
@@ -65,7 +64,7 @@ class Search:
 
     # ---- models that take the frame's size -----------------------------------------------------
 
-    def _free(self, spec: TensorSpec) -> Fitted:
+    def _free(self, spec: TensorSpec) -> Plan:
         """As it is, or padded to a multiple where the model fails or loses the last pixels."""
         failure: ModelError | InferenceError | None = None
         sizes = {_stand_in(self.frame), self.frame} if -1 in spec.size else {self.frame}
@@ -90,7 +89,7 @@ class Search:
         if found is None:
             raise ModelError(f"{self.title}: {self._no_scale(size)}")
         why = f"multiple of {number}" if size == padded else "the model fails on smaller ones"
-        return self._padded(spec, size, found, why)
+        return self._padded(size, found, why)
 
     def _larger(self, spec: TensorSpec) -> tuple[int | None, Area | None]:
         """The model's multiple, and the smallest size above the frame's that it takes."""
@@ -129,16 +128,13 @@ class Search:
     def _no_scale(self, size: Area) -> str:
         return f"its output is no whole multiple or part of a frame of {size}"
 
-    def _padded(
-        self, spec: TensorSpec, size: Area, found: Mapping[str, Fraction], why: str
-    ) -> Fitted:
+    def _padded(self, size: Area, found: Mapping[str, Fraction], why: str) -> Plan:
         made = {name: self.frame.times(scale) for name, scale in found.items()}
-        plan = Plan(Fit.PAD, self.frame, size, exact=False, why=why)
-        return Fitted(Padded(self.backend, spec, self.frame, size, made), plan)
+        return Plan(Fit.PAD, self.frame, size, exact=False, why=why, made=made)
 
     # ---- models of another size ----------------------------------------------------------------
 
-    def _fixed(self, spec: TensorSpec, size: Area) -> Fitted:
+    def _fixed(self, spec: TensorSpec, size: Area) -> Plan:
         """Padded if the frame is smaller, else in tiles, else scaled."""
         if self.fit in (Fit.ERROR, Fit.RESHAPE):
             cannot = "" if self.fit is Fit.ERROR else " and cannot be reshaped"
@@ -149,14 +145,14 @@ class Search:
         ratio = ratios(self.backend, spec, size, self.channels)
         found = scales(ratio)
         if self.fit is Fit.SCALE or (self.fit is Fit.AUTO and found is None):
-            return self._rescaled(spec, size, ratio)
+            return self._rescaled(size, ratio)
         if found is None:
             raise ModelError(
                 f"{self.title}: {self._no_scale(size)}, so fit={self.fit} is not possible; "
                 f"fit=scale may be"
             )
         if self.fit is not Fit.TILE and size.holds(self.frame):
-            return self._padded(spec, size, found, f"the model's size is {size}")
+            return self._padded(size, found, f"the model's size is {size}")
         if self.fit is Fit.PAD:
             raise ModelError(
                 f"{self.title} takes pictures of {size}, smaller than the frames of {self.frame}: "
@@ -164,12 +160,7 @@ class Search:
             )
         return self._tiled(spec, size, found)
 
-    def _rescaled(
-        self,
-        spec: TensorSpec,
-        size: Area,
-        ratio: Mapping[str, tuple[Fraction, Fraction] | None],
-    ) -> Fitted:
+    def _rescaled(self, size: Area, ratio: Mapping[str, tuple[Fraction, Fraction] | None]) -> Plan:
         made = {}
         for name, factors in ratio.items():
             if factors is None:
@@ -179,10 +170,9 @@ class Search:
                 )
             height, width = self.frame.height * factors[0], self.frame.width * factors[1]
             made[name] = Area(max(round(height), 1), max(round(width), 1))
-        plan = Plan(Fit.SCALE, self.frame, size, exact=False, why="detail may be lost")
-        return Fitted(Scaled(self.backend, spec, self.frame, size, made), plan)
+        return Plan(Fit.SCALE, self.frame, size, exact=False, why="detail may be lost", made=made)
 
-    def _retiled(self, tile: Area) -> Fitted:
+    def _retiled(self, tile: Area) -> Plan:
         """Tiles for a model that would take the whole frame."""
         spec = self._reload(tile)
         found = scales(ratios(self.backend, spec, tile, self.channels))
@@ -190,7 +180,7 @@ class Search:
             raise ModelError(f"{self.title}: {self._no_scale(tile)}, so fit=tile is not possible")
         return self._tiled(spec, tile, found)
 
-    def _tiled(self, spec: TensorSpec, tile: Area, found: Mapping[str, Fraction]) -> Fitted:
+    def _tiled(self, spec: TensorSpec, tile: Area, found: Mapping[str, Fraction]) -> Plan:
         trial = Trial(self.backend, spec, tile, self.channels)
         seen = sight(trial, list(found.values()))
         whole = max(scale.denominator for scale in found.values())
@@ -209,7 +199,7 @@ class Search:
             blend=need is None or overlap < need or seen.phase is None,
         )
         covered = Area(grid.rows[-1] + tile.height, grid.columns[-1] + tile.width)
-        plan = Plan(
+        return Plan(
             Fit.TILE,
             self.frame,
             tile,
@@ -217,9 +207,9 @@ class Search:
             overlap,
             exact=not grid.blend and seen.exact and covered == self.frame,
             why=_why(seen, grid, need),
+            grid=grid,
+            scales=found,
         )
-        batch = min(self.options.batch_size, len(grid))
-        return Fitted(Tiled(self.backend, spec, self.frame, grid, found, batch), plan)
 
     def _overlap(self, seen: Sight, tile: Area, whole: int) -> tuple[int | None, int]:
         """The overlap that hides the borders of tiles, if there is one, and the one to use."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from threading import BoundedSemaphore
 from typing import Any
@@ -14,40 +14,11 @@ import numpy as np
 
 from ..backends import Backend
 from ..frame import Array, Arrays, Shapes, TensorSpec
+from ._grid import Grid
 from ._pictures import Area, axis, picture_outputs, region, resized, shape_for
 
 FRAMES = 2
 """Frames that may wait for their tiles: one is at work, one is ready to follow."""
-
-
-def starts(length: int, tile: int, overlap: int, phase: int) -> tuple[int, ...]:
-    """Where tiles begin that cover `length` pixels and overlap by `overlap` or more.
-
-    All are multiples of `phase`; the last tile may go beyond the end by less than that.
-    """
-    last = max(-(-(length - tile) // phase), 0)
-    step = max((tile - overlap) // phase, 1)
-    count = -(-last // step) + 1
-    return tuple(number * last // max(count - 1, 1) * phase for number in range(count))
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Tiles of one size: where they begin, in input pixels. `blend`: ramps instead of cuts."""
-
-    tile: Area
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    blend: bool
-
-    def __len__(self) -> int:
-        return len(self.rows) * len(self.columns)
-
-    def tiles(self) -> Iterator[tuple[int, int]]:
-        """(row, column) numbers, row by row."""
-        for row in range(len(self.rows)):
-            for column in range(len(self.columns)):
-                yield row, column
 
 
 class Stitcher:

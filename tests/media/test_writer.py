@@ -200,6 +200,35 @@ def test_output_rate_repeats_and_drops_and_says_so(
     assert any(words in note for note in writer.notes)
 
 
+_MD5 = {"format": "framemd5", "codec": "rawvideo", "overwrite": True}
+_UNEVEN = [0, 7, 40, 80, 200, 233, 240, 330, 371, 571, 604, 611]
+
+
+@pytest.mark.parametrize("rate", ["5", "7.3", "10", "15", "30000/1001", "50"])
+@pytest.mark.parametrize("cut", [{}, {"start": 0.13}, {"start": 0.05, "duration": 0.41}])
+def test_output_rate_is_ffmpegs_filter_fps(tmp_path: Path, rate: str, cut: dict[str, Any]) -> None:
+    if not shutil.which("ffmpeg"):
+        pytest.skip("ffmpeg is not installed")
+    even = clip(tmp_path / "in.even.mp4")
+    uneven = clip(tmp_path / "in.uneven.mkv", pts=_UNEVEN, time_base=MILLISECOND)
+    names = {"start": "-ss", "duration": "-t"}
+    given = [word for name, value in cut.items() for word in (names[name], str(value))]
+    # of frames that -t drops, FFmpeg learns how long the last one before them lasts
+    for source in (even,) if "duration" in cut else (even, uneven):
+        command = ["ffmpeg", "-v", "error", *given, "-i", str(source), "-vf", f"fps={rate}"]
+        shown = subprocess.run(
+            [*command, "-f", "framemd5", "-"], capture_output=True, text=True, check=True
+        ).stdout
+        copy(source, tmp_path / "out.md5", cut, rate=rate, **_MD5)
+        assert _frame_lines((tmp_path / "out.md5").read_text()) == _frame_lines(shown)
+
+
+def _frame_lines(text: str) -> list[list[str]]:
+    """For each frame of a framemd5 file its time and its hash."""
+    lines = [line.split(",") for line in text.splitlines() if not line.startswith("#")]
+    return [[fields[2].strip(), fields[-1].strip()] for fields in lines]
+
+
 def test_avi_gets_a_constant_rate(tmp_path: Path) -> None:
     source = clip(tmp_path / "in.mkv", pts=[0, 40, 80, 200], time_base=MILLISECOND)
     writer = copy(source, tmp_path / "out.avi")

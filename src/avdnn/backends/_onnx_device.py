@@ -9,9 +9,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from ..errors import DeviceError, ModelError
+from ..errors import DeviceError, HostMemoryOnly, ModelError
 from ..frame import Precision
-from . import Options
+from . import Options, _onnx_cuda
 
 PACKAGES = {
     "cuda": "pip install onnxruntime-gpu",
@@ -35,7 +35,10 @@ def providers(names: list[str]) -> dict[str, str]:
 
 
 def choose(ort: Any, options: Options) -> tuple[str, str, dict[str, str]]:
-    """Device name, provider and provider settings for `options.device`."""
+    """Device name, provider and provider settings for `options.device`.
+
+    A provider that the build lacks is HostMemoryOnly where the caller's frames are on a GPU.
+    """
     name, _, rest = (options.device or "cpu").partition(":")
     name = name.lower()
     known, there = providers(ort.get_all_providers()), providers(ort.get_available_providers())
@@ -43,9 +46,10 @@ def choose(ort: Any, options: Options) -> tuple[str, str, dict[str, str]]:
         raise DeviceError(f"onnx has no device {name}; there are: {', '.join(there)}", device=name)
     if name not in there:
         package = PACKAGES.get(name, "a build of ONNX Runtime that has it")
-        raise DeviceError(
+        on_gpu = options.stream is not None
+        raise (HostMemoryOnly if on_gpu else DeviceError)(
             f"onnx: the installed ONNX Runtime has no {known[name]}, only {', '.join(there)}; "
-            f"{name} needs {package}",
+            f"{name} needs {package}{', and so do frames on a GPU' if on_gpu else ''}",
             device=name,
         )
     index = options.config.get("device_id", rest or "0")
@@ -61,7 +65,7 @@ def choose(ort: Any, options: Options) -> tuple[str, str, dict[str, str]]:
     elif name in INDEXED:
         settings = {"device_id": index}
     if name == "cuda":
-        settings["use_tf32"] = "0"
+        settings |= _onnx_cuda.settings(options.stream)
     if name == "tensorrt":
         settings["trt_fp16_enable"] = str(options.precision is Precision.FLOAT16)
         if options.cache is not None:

@@ -7,14 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import InferenceError
-
-
-def on_device(array: Any) -> bool:
-    """Whether an array's memory is a GPU's."""
-    if hasattr(array, "__cuda_array_interface__"):
-        return True
-    told = getattr(array, "__dlpack_device__", None)
-    return told is not None and int(told()[0]) == 2
+from ._cuda_arrays import handle
 
 
 def as_tensor(array: Any, device: Any) -> Any:
@@ -46,12 +39,12 @@ def ordered_on(stream: Any, device: Any) -> Iterator[None]:
     """
     import torch
 
-    pointer = getattr(stream, "ptr", getattr(stream, "cuda_stream", stream))
+    pointer = handle(stream)
     with torch.cuda.device(device):
         if pointer is None:
             yield
             return
-        external = torch.cuda.ExternalStream(int(pointer), device=device)
+        external = torch.cuda.ExternalStream(pointer, device=device)
         with torch.cuda.stream(external):
             yield
 

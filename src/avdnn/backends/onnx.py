@@ -19,7 +19,8 @@ import numpy as np
 
 from ..errors import BackendError, DeviceError, InferenceError, ModelError
 from ..frame import Arrays, ModelInfo, Precision, Shape, Shapes, TensorSpec
-from . import Options, _formats, _onnx_device
+from . import Options, _formats, _onnx_cuda, _onnx_device
+from ._cuda_arrays import on_device
 from ._tensors import check_shapes, guess_layout, matched, select
 from ._workers import Workers
 
@@ -103,16 +104,29 @@ def load(model: Path, options: Options) -> ONNX:
     if session.get_providers()[0] != provider:
         why = _onnx_device.missing_library(Path(ort.__file__).parent / "capi", name)
         raise DeviceError(f"onnx: device {name} cannot be used: {why}", device=name)
-    return ONNX(session, model, options, slots, callers, name)
+    bound = None
+    if name == "cuda" and options.stream is not None:
+        bound = _onnx_cuda.Bound(ort, session, int(settings["device_id"]))
+    return ONNX(session, model, options, slots, callers, name, bound)
 
 
 class ONNX:
-    """A session and the threads that call it."""
+    """A session and the threads that call it.
+
+    Device arrays run at once on the calling thread, on `options.stream`, where `bound` is given.
+    """
 
     info: ModelInfo
 
     def __init__(
-        self, session: Any, model: Path, options: Options, slots: int, callers: int, device: str
+        self,
+        session: Any,
+        model: Path,
+        options: Options,
+        slots: int,
+        callers: int,
+        device: str,
+        bound: _onnx_cuda.Bound | None = None,
     ) -> None:
         self._session = session
         found = {
@@ -137,12 +151,14 @@ class ONNX:
         )
         batch = _batch(inputs, model, options)
         self._wide = {spec.name for spec in (*inputs, *outputs) if spec.dtype == "bfloat16"}
+        self._bound = bound if _onnx_cuda.takes(inputs, outputs) else None
         self._workers = Workers("onnx", slots, callers)
         self._shapes: dict[tuple[Shape, ...], Shapes] = {}
         meta = session.get_modelmeta()
         self.info = ModelInfo(
             inputs=tuple(_at_the_seam(spec) for spec in inputs),
             outputs=tuple(_at_the_seam(spec) for spec in outputs),
+            memory=frozenset({"host", "cuda"} if self._bound else {"host"}),
             max_batch=batch,
             max_in_flight=slots,
             device=device,
@@ -168,13 +184,15 @@ class ONNX:
         return self._shapes[key]
 
     def infer_async(self, inputs: Arrays) -> Future[Arrays]:
-        """Start one run on a free thread."""
+        """Start one run: host arrays on a free thread, device arrays at once on the stream."""
+        if any(on_device(array) for array in inputs.values()):
+            return self._on_stream(inputs)
         return self._workers.submit(partial(self._infer, inputs))
 
     def close(self) -> None:
         """Wait for running jobs and free the session."""
         self._workers.close()
-        self._session = None
+        self._session = self._bound = None
 
     def _infer(self, inputs: Arrays) -> Arrays:
         arrays = matched(inputs, self.info.inputs, "onnx")
@@ -186,6 +204,23 @@ class ONNX:
             return dict(zip(names, self._session.run(names, feed), strict=True))
         except _errors() as error:
             raise InferenceError(f"onnx: {_reason(error)}", backend="onnx") from error
+
+    def _on_stream(self, inputs: Arrays) -> Future[Arrays]:
+        """A future that is done at once: what it holds is ordered on the stream."""
+        future: Future[Arrays] = Future()
+        names = [spec.name for spec in self.info.outputs]
+        try:
+            if self._bound is None:
+                message = "onnx: the model is closed, or was not loaded for frames on a GPU"
+                raise InferenceError(message, backend="onnx")
+            future.set_result(self._bound.run(inputs, self.info.inputs, names))
+        except InferenceError as error:
+            future.set_exception(error)
+        except _errors() as error:
+            failure = InferenceError(f"onnx: {_reason(error)}", backend="onnx")
+            failure.__cause__ = _onnx_cuda.exhausted(error)
+            future.set_exception(failure)
+        return future
 
     def _run_wide(self, names: list[str], feed: dict[str, Any]) -> dict[str, Any]:
         """A run with bfloat16 tensors, which travel as their bits."""

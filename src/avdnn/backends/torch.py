@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import DeviceError, InferenceError, ModelError
 from ..frame import Arrays, Layout, ModelInfo, Precision, Shape, Shapes
 from . import Options, _cpu, _torch_cuda, _torch_device
+from ._cuda_arrays import on_device
 from ._heap import keep_pages
 from ._tensors import check_shapes, is_picture
 from ._torch_codes import Codes, as_tensor, check
@@ -159,7 +160,7 @@ class Torch:
 
     def infer_async(self, inputs: Arrays) -> Future[Arrays]:
         """Start one inference: host arrays on a worker, device arrays at once on the stream."""
-        if not self._on_cpu and any(_torch_cuda.on_device(array) for array in inputs.values()):
+        if not self._on_cpu and any(on_device(array) for array in inputs.values()):
             return self._on_stream(inputs)
         return self._workers.submit(partial(self._infer, inputs))
 

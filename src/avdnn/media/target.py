@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import stat
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..access import cannot_write
 from ..errors import MediaError, UsageError
 from ..job import InputSpec, OutputSpec
 from .opening import av_name, is_device, is_local, is_pattern, local_path
+from .part import Part
 
 _IN_PLACE = frozenset(
     {"null", "hls", "dash", "segment", "stream_segment", "tee", "smoothstreaming"}
@@ -40,16 +40,17 @@ class Target:
     """The output's final name and the name to write to.
 
     A file is written as `.NAME.RANDOM.part` in its own folder and renamed by `commit`; `discard`
-    removes it, so the final name holds a whole file or what it held before. Numbered pictures
-    are each renamed when whole (by the muxer); those already done stay. Pipes, devices and
-    formats that name their own files are written directly.
+    removes it, so the final name holds a whole file or what it held before; one that a killed
+    run left is removed by the next for the same name. Numbered pictures are each renamed when
+    whole (by the muxer); those already done stay. Pipes, devices and formats that name their own
+    files are written directly.
     """
 
     def __init__(self, spec: OutputSpec, form: str, source: InputSpec) -> None:
         self.url = spec.url
         self._overwrite = spec.overwrite
         self._final: Path | None = None
-        self._part: Path | None = None
+        self._part: Part | None = None
         self.is_pipe = spec.url == "-" or spec.url.startswith("pipe:")
         self.pictures = form == "image2" and is_pattern(spec.url)
         if form in _IN_PLACE or not is_local(spec.url):
@@ -84,13 +85,11 @@ class Target:
             raise MediaError(f"{self.url}: exists already; -y overwrites it", self.url)
         self._check_folder(path)
         self._final = path
-        short = os.fsdecode(os.fsencode(path.name)[:200])
-        self._part = path.with_name(f".{short}.{secrets.token_hex(4)}.part")
         try:
-            self._part.open("xb").close()
+            self._part = Part(path)
         except OSError as error:
             raise self._error(error) from error
-        self.name = f"file:{self._part}"
+        self.name = f"file:{self._part.path}"
 
     def _check_folder(self, path: Path) -> None:
         folder = path.parent
@@ -124,32 +123,35 @@ class Target:
     @property
     def part(self) -> Path | None:
         """The unfinished file; None where there is none."""
-        return self._part
+        return None if self._part is None else self._part.path
 
     def commit(self) -> None:
         """Put the whole file under its final name."""
         if self._part is None or self._final is None:
             return
+        part = self._part.path
         try:
-            with self._part.open("rb") as part:
-                os.fsync(part.fileno())
+            with part.open("rb") as whole:
+                os.fsync(whole.fileno())
             if not self._overwrite and self._final.exists():
                 raise MediaError(f"{self.url}: has appeared meanwhile; -y overwrites it", self.url)
             if self._final.exists():
-                shutil.copymode(self._final, self._part)
-            self._part.replace(self._final)
+                shutil.copymode(self._final, part)
+            part.replace(self._final)
         except MediaError:
             self.discard()
             raise
         except OSError as error:
             self.discard()
             raise self._error(error) from error
+        self._part.release()
         self._part = None
 
     def discard(self) -> None:
         """Remove what is not whole."""
         if self._part is not None:
-            self._part.unlink(missing_ok=True)
+            self._part.path.unlink(missing_ok=True)
+            self._part.release()
             self._part = None
         if self.pictures:
             path = local_path(self.url)

@@ -6,7 +6,7 @@ The sessions are real and run on the processor; memory that is said to be a GPU'
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +21,7 @@ from avdnn.backends import onnx as module
 from avdnn.cuda import frames as cuda_frames
 from avdnn.errors import DeviceError, HostMemoryOnly, InferenceError
 from avdnn.filters import Context
-from avdnn.frame import Meta
+from avdnn.frame import Frame, Meta
 
 from ..conftest import require_module
 from ..cuda.fake_gpu import FakeGpu
@@ -43,6 +43,14 @@ class OnGpu:
         return 2, self._index
 
 
+class Tensor(np.ndarray):
+    """A host array that a GPU made of host memory gives out as its own."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.__array_interface__, "version": 3}
+
+
 def read(shown: Any) -> np.ndarray:
     """What an output holds; a view of it."""
     holder = type("Holder", (), {"owner": shown})()
@@ -61,6 +69,7 @@ class Runtime:
         self.unsynchronized: list[str] = []
         self.bindings: list[Any] = []
         self.failure: Exception | None = None
+        self.before_run: Callable[[], None] = lambda: None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
@@ -71,13 +80,18 @@ class Runtime:
     def preload_dlls(self) -> None:
         pass
 
-    def InferenceSession(self, path: str, options: Any, **told: Any) -> Session:
-        ((provider, self.settings),) = told["providers"]
+    def InferenceSession(self, path: str, options: Any, **told: Any) -> Any:
+        ((provider, settings),) = told["providers"]
+        if provider == CPU:
+            return self._real.InferenceSession(path, options, **told)
         assert provider == CUDA
+        self.settings = settings
         return Session(self, self._real.InferenceSession(path, options, providers=[CPU]))
 
 
 class Session:
+    """Runs at once what a stream would run later: `runtime.before_run` lets that catch up."""
+
     def __init__(self, runtime: Runtime, real: Any) -> None:
         self._runtime, self._real = runtime, real
 
@@ -94,6 +108,7 @@ class Session:
     def run_with_iobinding(self, binding: Binding, options: Any) -> None:
         if self._runtime.failure is not None:
             raise self._runtime.failure
+        self._runtime.before_run()
         told = options.get_run_config_entry("disable_synchronize_execution_providers")
         self._runtime.unsynchronized.append(told)
         self._real.run_with_iobinding(binding.real, options)
@@ -261,6 +276,58 @@ def test_pictures_of_other_types_stay_in_host_memory(
         assert loaded.info.memory == {"host"}
 
 
+# ---- frames -------------------------------------------------------------------------------------
+
+
+def pictures(form: str, count: int) -> list[Frame]:
+    """Frames of noise."""
+    made = []
+    for number in range(count):
+        frame = host.empty(form, 36, 22, Meta(number, 1, Fraction(1, 25)))
+        random = np.random.default_rng(number)
+        for plane in frame.planes:
+            plane[...] = random.integers(0, 256, plane.shape, np.uint8)
+        made.append(frame)
+    return made
+
+
+def run(text: str, frames: list[Frame], said: list[str] | None = None) -> list[Any]:
+    context = Context(say=(said if said is not None else []).append)
+    return list(filters.connect(filters.build(text, context), iter(frames)))
+
+
+@pytest.fixture
+def gpu(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    made = FakeGpu(kernels)
+    monkeypatch.setattr(cuda, "device", lambda index: made)
+    plain = made.array
+    monkeypatch.setattr(made, "array", lambda *told: plain(*told).view(Tensor))
+    monkeypatch.setattr(made, "adopt", read)
+    return made
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize(("model", "form"), [("espcn-x2", "nv12"), ("compact-x2", "rgb24")])
+def test_frames_of_a_gpu_stay_there_and_are_those_of_the_processor(
+    runtime: Runtime, gpu: FakeGpu, model: str, form: str, batch: int
+) -> None:
+    runtime.before_run = gpu.settle
+    text = f"dnn_processing=dnn_backend=onnx:model={model}:precision=float32"
+    given = pictures(form, 4)
+    expected = run(f"{text}:device=cpu", given)
+    uploaded = [cuda_frames.upload(gpu, frame) for frame in given]
+    before = gpu.traffic.up
+    made = run(f"{text}:strict=1:batch_size={batch}", uploaded)
+    assert gpu.traffic.up == before
+    assert runtime.settings["user_compute_stream"] == str(gpu.compute.ptr)
+    assert len(runtime.unsynchronized) == -(-len(given) // batch)
+    for one, other in zip(made, expected, strict=True):
+        assert one.device == gpu.label
+        got = cuda_frames.to_host(gpu, one).planes[0].astype(int)
+        # Another batch may sum in another order, and a sum fall on the other side of a half.
+        assert np.abs(got - other.planes[0]).max() <= 1
+
+
 # ---- errors ------------------------------------------------------------------------------------
 
 
@@ -352,25 +419,17 @@ def test_build_without_cuda_leaves_frames_to_host_memory(
 
 
 def test_frames_on_a_gpu_are_downloaded_for_a_build_without_cuda(
-    without_cuda: None, kernels: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    without_cuda: None, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    gpu = FakeGpu(kernels)
-    monkeypatch.setattr(cuda, "device", lambda index: gpu)
     tripled(tmp_path)
     monkeypatch.chdir(tmp_path)
-    frame = host.empty("nv12", 16, 8, Meta(0, 1, Fraction(1, 25)))
-    for plane in frame.planes:
-        plane[...] = 20
-    said: list[str] = []
+    (frame,) = pictures("nv12", 1)
+    frame.planes[0][...] = 20
     text = "dnn_processing=dnn_backend=onnx:model=net.onnx"
-    for strict in (False, True):
-        chain = filters.build(f"{text}:strict={int(strict)}", Context(say=said.append))
-        given = iter([cuda_frames.upload(gpu, frame)])
-        if strict:
-            with pytest.raises(DeviceError, match=r"onnxruntime-gpu.*put hwdownload before"):
-                list(filters.connect(chain, given))
-        else:
-            (made,) = filters.connect(chain, given)
-            assert (made.planes[0] == 60).all()
-            assert "has no CUDAExecutionProvider" in said[0]
-            assert "downloaded" in said[0]
+    said: list[str] = []
+    (made,) = run(text, [cuda_frames.upload(gpu, frame)], said)
+    assert (made.planes[0] == 60).all()
+    assert "has no CUDAExecutionProvider" in said[0]
+    assert "downloaded" in said[0]
+    with pytest.raises(DeviceError, match=r"onnxruntime-gpu.*put hwdownload before"):
+        run(f"{text}:strict=1", [cuda_frames.upload(gpu, frame)])

@@ -11,10 +11,15 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from av.video.reformatter import VideoReformatter
 
+from avdnn import host
 from avdnn.compare import compare, difference, quality
 from avdnn.compare.comparison import Limits
+from avdnn.compare.components import EXACT, readable
 from avdnn.errors import FormatError, MediaError
+from avdnn.frame import Frame, Meta
+from avdnn.pixfmt import FORMATS
 
 from ..clips import clip, picture
 
@@ -122,6 +127,150 @@ def test_formats_that_pack_the_same_samples_otherwise_are_equal(one: str, other:
     found = compare(packed(one), packed(other), limits=Limits(max_diff=0))
     assert found.same, found.problems
     assert found.formats == (one, other)
+
+
+RANDOM = np.random.default_rng(4)
+ODD = 41, 31
+
+
+def _random(form: str) -> Frame:
+    """A frame of random codes."""
+    known = FORMATS[form]
+    frame = host.empty(form, *ODD, Meta(0, 1, Fraction(1, 25)))
+    for plane in frame.planes:
+        plane[...] = (
+            RANDOM.random(plane.shape)
+            if known.dtype == "float32"
+            else RANDOM.integers(0, known.peak + 1, plane.shape).astype(plane.dtype) << known.shift
+        )
+    return frame
+
+
+def _converted(frame: Frame, form: str, color_range: int = 0) -> Frame:
+    made = VideoReformatter().reformat(host.to_av(frame), format=form, threads=1)
+    made.color_range = color_range
+    return host.from_av(made)
+
+
+BIG = [
+    *("gray10be", "gray16be", "grayf32be", "yuv420p10be", "yuv422p16be", "yuva444p10be"),
+    *("p010be", "p216be", "rgb48be", "gbrp10be", "gbrap16be", "rgba64be", "xv36be", "ayuv64be"),
+]
+UNWRITTEN = {"pal8", "ya8", "ya16le", "monow", "monob", "rgb565le", "bgr565le"}
+UNWRITTEN |= {"rgb555le", "bgr555le"}
+"""What cannot hold every code of what it is read as."""
+
+
+@pytest.mark.parametrize("color_range", [0, 1, 2])
+@pytest.mark.parametrize("form", sorted([*BIG, *(EXACT.keys() - UNWRITTEN)]))
+def test_formats_of_other_order_are_read_exactly(form: str, color_range: int) -> None:
+    little = form.removesuffix("be") + "le" if form.endswith("be") else form
+    plain = EXACT.get(little, little)
+    frame = _random(plain)
+    frame.owner.color_range = color_range
+    found = readable(_converted(frame, form, color_range))
+    assert found.format == plain
+    for one, other in zip(frame.planes, found.planes, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def _raw(form: str, rows: np.ndarray, width: int) -> Frame:
+    """A frame whose one plane holds these bytes, as limited range."""
+    frame = av.VideoFrame(width, rows.shape[0], form)
+    plane = frame.planes[0]
+    held = np.zeros((rows.shape[0], plane.line_size), np.uint8)
+    held[:, : rows.shape[1]] = rows
+    plane.update(held.tobytes())
+    frame.color_range = 1
+    return host.from_av(frame)
+
+
+def test_palettes_are_read_exactly() -> None:
+    codes = RANDOM.integers(0, 256, (31, 41), np.uint8)
+    palette = RANDOM.integers(0, 256, (256, 4), np.uint8)
+    frame = host.from_av(av.VideoFrame.from_ndarray((codes, palette), format="pal8"))
+    argb = palette[codes]
+    np.testing.assert_array_equal(readable(frame).planes[0], argb[..., [1, 2, 3, 0]])
+
+
+@pytest.mark.parametrize("form", ["monow", "monob"])
+def test_single_bits_are_read_exactly(form: str) -> None:
+    rows = RANDOM.integers(0, 256, (31, 5), np.uint8)
+    bits = np.unpackbits(rows, axis=1) ^ (form == "monow")
+    np.testing.assert_array_equal(readable(_raw(form, rows, 40)).planes[0], 255 * bits)
+
+
+@pytest.mark.parametrize("form", ["ya8", "ya16le", "ya16be"])
+def test_gray_with_alpha_is_read_exactly(form: str) -> None:
+    dtype = {"ya8": "u1", "ya16le": "<u2", "ya16be": ">u2"}[form]
+    codes = RANDOM.integers(0, 256 ** np.dtype(dtype).itemsize, (31, 41, 2)).astype(dtype)
+    found = readable(_raw(form, codes.reshape(31, -1).view(np.uint8), 41)).planes
+    for plane in found[:3]:
+        np.testing.assert_array_equal(plane, codes[..., 0])
+    np.testing.assert_array_equal(found[3], codes[..., 1])
+
+
+@pytest.mark.parametrize("byte_order", ["le", "be"])
+@pytest.mark.parametrize("green", [5, 6])
+@pytest.mark.parametrize("order", ["rgb", "bgr"])
+def test_sixteen_bit_colours_are_read_exactly(order: str, green: int, byte_order: str) -> None:
+    codes = np.arange(1 << (10 + green), dtype=np.uint16).reshape(-1, 256)
+    high, middle, low = codes >> (5 + green), codes >> 5 & (1 << green) - 1, codes & 31
+    wide = [part << 3 | part >> 2 for part in (high, low)]
+    wide.insert(1, middle << 8 - green | middle >> 2 * green - 8)
+    stored = codes.astype("<u2" if byte_order == "le" else ">u2").view(np.uint8)
+    found = readable(_raw(f"{order}5{green}5{byte_order}", stored, 256)).planes[0]
+    wanted = wide if order == "rgb" else wide[::-1]
+    np.testing.assert_array_equal(found, np.stack(wanted, -1))
+
+
+def test_videos_of_other_byte_order_are_equal() -> None:
+    def gray(form: str, by: int = 0) -> Iterator[av.VideoFrame]:
+        codes = np.arange(64 * 48, dtype=np.uint16).reshape(48, 64) * 16 + by
+        frame = host.from_av(av.VideoFrame.from_ndarray(codes, format="gray16le"))
+        made = host.to_av(_converted(frame, form))
+        made.pts, made.time_base = 0, Fraction(1, 25)
+        yield made
+
+    found = compare(gray("gray16be"), gray("gray16le"), limits=Limits(max_diff=0))
+    assert found.same
+    assert found.formats == ("gray16be", "gray16le")
+    assert compare(gray("gray16be"), gray("gray16be", 3)).max_diff == 3
+
+
+def _paletted(alpha: int) -> Iterator[av.VideoFrame]:
+    codes = np.arange(64 * 48, dtype=np.uint32).astype(np.uint8).reshape(48, 64)
+    palette = np.random.default_rng(5).integers(0, 256, (256, 4), np.uint8)
+    palette[:, 0] = alpha
+    frame = av.VideoFrame.from_ndarray((codes, palette), format="pal8")
+    frame.pts, frame.time_base = 0, Fraction(1, 25)
+    yield frame
+
+
+def test_opaque_palette_equals_colour_without_alpha() -> None:
+    def colours() -> Iterator[av.VideoFrame]:
+        for frame in _paletted(255):
+            made = frame.reformat(format="rgb24")
+            made.pts, made.time_base = frame.pts, frame.time_base
+            yield made
+
+    found = compare(_paletted(255), colours(), limits=Limits(max_diff=0))
+    assert found.same, found.problems
+    assert [plane.name for plane in found.planes] == ["b", "g", "r"]
+    with pytest.raises(FormatError, match="pal8 and rgb24 hold different samples"):
+        compare(_paletted(254), colours())
+    assert compare(_paletted(254), _paletted(255)).max_diff == 1
+
+
+@pytest.mark.parametrize("form", ["bayer_rggb8", "xyz12le", "y210be"])
+def test_formats_that_are_not_read_exactly_are_refused(form: str) -> None:
+    def frames() -> Iterator[av.VideoFrame]:
+        frame = av.VideoFrame(64, 48, form)
+        frame.pts, frame.time_base = 0, Fraction(1, 25)
+        yield frame
+
+    with pytest.raises(FormatError, match=f"cannot read the samples of pixel format {form}"):
+        compare(frames(), frames())
 
 
 def test_ten_bit_samples_are_compared_as_ten_bit_codes() -> None:

@@ -19,7 +19,7 @@ from ..job import InputSpec
 from ..media.opening import is_local, local_path
 from . import png
 from .comparison import Comparison, Limits, PlaneFigures
-from .components import components, known_format
+from .components import known_format, matching, readable
 from .picture import worst_crops
 from .quality import psnr_of, ssim
 
@@ -32,7 +32,8 @@ def compare(
     """Compare two files, or two series of frames; memory holds a few frames at a time.
 
     Formats may differ in how they pack (nv12 and yuv420p, p010le and yuv420p10le, rgb24 and
-    bgr24), not in what they hold. `picture` gets a PNG of where the worst frame is worst.
+    bgr24, gray16be and gray16le), not in what they hold. `picture` gets a PNG of where the worst
+    frame is worst.
     """
     limits, tally = limits or Limits(), _Tally()
     if picture is not None and any(_is_file(source, picture) for source in (first, second)):
@@ -152,15 +153,14 @@ class _Tally:
 
     def _planes(self, a: Frame, b: Frame) -> float:
         """PSNR of one pair of frames."""
+        formats = a.format, b.format
+        what = f"{a.format} and {b.format} hold different samples: convert one of the two first"
+        a, b = readable(a), readable(b)
         one, two = known_format(a), known_format(b)
-        left, right = components(a), components(b)
+        left, right = matching(a, b)
         alike = one.peak == two.peak and one.dtype == two.dtype
         if not alike or left.keys() != right.keys() or one.log2_chroma != two.log2_chroma:
-            raise FormatError(
-                f"{a.format} and {b.format} hold different samples: convert one of the two first",
-                wanted=a.format,
-                got=b.format,
-            )
+            raise FormatError(what, wanted=formats[0], got=formats[1])
         self.peak = one.peak
         parts = [
             self.planes.setdefault(name, _Plane()).add(left[name], right[name], one.peak)

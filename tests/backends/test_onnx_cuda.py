@@ -25,37 +25,11 @@ from avdnn.frame import Frame, Meta
 
 from ..conftest import require_module
 from ..cuda.fake_gpu import FakeGpu
+from .on_host import Tensor, read, said
 from .onnx_file import Node, write
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 STREAM = 0x5EED00
-
-
-class OnGpu:
-    """A host array said to lie in the memory of a GPU."""
-
-    def __init__(self, array: np.ndarray, index: int = 0) -> None:
-        self.array, self._index = array, index
-        told = array.__array_interface__
-        self.__cuda_array_interface__ = {**told, "version": 3}
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, self._index
-
-
-class Tensor(np.ndarray):
-    """A host array that a GPU made of host memory gives out as its own."""
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {**self.__array_interface__, "version": 3}
-
-
-def read(shown: Any) -> np.ndarray:
-    """What an output holds; a view of it."""
-    holder = type("Holder", (), {"owner": shown})()
-    holder.__array_interface__ = shown.__cuda_array_interface__
-    return np.asarray(holder)
 
 
 class Runtime:
@@ -190,7 +164,7 @@ def test_without_a_stream_frames_stay_in_host_memory(runtime: Runtime, tmp_path:
         assert runtime.settings["arena_extend_strategy"] == "kSameAsRequested"
         assert loaded.info.memory == {"host"}
         with pytest.raises(InferenceError, match="was not loaded for frames on a GPU"):
-            loaded.infer_async({"x": OnGpu(numbers())}).result()
+            loaded.infer_async({"x": said(numbers())}).result()
 
 
 def test_default_stream_is_refused(runtime: Runtime, tmp_path: Path) -> None:
@@ -205,7 +179,7 @@ def test_input_is_bound_where_it_lies_and_nothing_is_waited_for(
     given = numbers(dtype=dtype)
     with opened(tripled(tmp_path, dtype), device="cuda:1") as loaded:
         assert loaded.info.inputs[0].dtype == loaded.info.outputs[0].dtype == dtype
-        future = loaded.infer_async({"x": OnGpu(given, 1)})
+        future = loaded.infer_async({"x": said(given, 1)})
         assert future.done()
         made = future.result()["y"]
     assert runtime.inputs == [("x", "cuda", 1, dtype, (1, 1, 4, 6), given.ctypes.data)]
@@ -218,7 +192,7 @@ def test_input_is_bound_where_it_lies_and_nothing_is_waited_for(
 def test_outputs_outlive_the_next_jobs_and_the_model(runtime: Runtime, tmp_path: Path) -> None:
     with opened(tripled(tmp_path)) as loaded:
         given = [numbers(100 * n) for n in range(6)]
-        made = [loaded.infer_async({"x": OnGpu(array)}).result()["y"] for array in given]
+        made = [loaded.infer_async({"x": said(array)}).result()["y"] for array in given]
     assert len(set(map(id, runtime.bindings))) == len(given)
     runtime.bindings.clear()
     del loaded
@@ -235,7 +209,7 @@ def test_output_is_no_view_of_the_input(runtime: Runtime, tmp_path: Path) -> Non
     )
     given = numbers()
     with opened(model) as loaded:
-        made = read(loaded.infer_async({"x": OnGpu(given)}).result()["y"])
+        made = read(loaded.infer_async({"x": said(given)}).result()["y"])
         assert np.array_equal(made, given)
         assert not np.may_share_memory(made, given)
 
@@ -249,7 +223,7 @@ def test_several_inputs_and_outputs_keep_their_names(runtime: Runtime, tmp_path:
         {"difference": tensor, "size": ("int64", (4,))},
     )
     with opened(model) as loaded:
-        made = loaded.infer_async({"b": OnGpu(numbers(7)), "a": OnGpu(numbers(9))}).result()
+        made = loaded.infer_async({"b": said(numbers(7)), "a": said(numbers(9))}).result()
         assert (read(made["difference"]) == 2).all()
         assert read(made["size"]).tolist() == [1, 1, 4, 6]
 
@@ -291,8 +265,8 @@ def pictures(form: str, count: int) -> list[Frame]:
     return made
 
 
-def run(text: str, frames: list[Frame], said: list[str] | None = None) -> list[Any]:
-    context = Context(say=(said if said is not None else []).append)
+def run(text: str, frames: list[Frame], notes: list[str] | None = None) -> list[Any]:
+    context = Context(say=(notes if notes is not None else []).append)
     return list(filters.connect(filters.build(text, context), iter(frames)))
 
 
@@ -334,16 +308,16 @@ def test_frames_of_a_gpu_stay_there_and_are_those_of_the_processor(
 @pytest.mark.parametrize(
     ("name", "array", "words"),
     [
-        ("z", OnGpu(numbers()), "takes x, not z"),
-        ("x", OnGpu(numbers(dtype="float16")), "takes float32 .*not float16 1x1x4x6"),
-        ("x", OnGpu(numbers().repeat(2, 1)), "takes float32 .x1x.x., not float32 1x2x4x6"),
-        ("x", OnGpu(numbers()[..., ::2]), "has gaps or another order than C"),
-        ("x", OnGpu(numbers().swapaxes(2, 3)), "has gaps or another order than C"),
-        ("x", OnGpu(numbers(), 1), "the frame is on cuda:1, the model on cuda:0"),
+        ("z", said(numbers()), "takes x, not z"),
+        ("x", said(numbers(dtype="float16")), "takes float32 .*not float16 1x1x4x6"),
+        ("x", said(numbers().repeat(2, 1)), "takes float32 .x1x.x., not float32 1x2x4x6"),
+        ("x", said(numbers()[..., ::2]), "has gaps or another order than C"),
+        ("x", said(numbers().swapaxes(2, 3)), "has gaps or another order than C"),
+        ("x", said(numbers(), 1), "the frame is on cuda:1, the model on cuda:0"),
     ],
 )
 def test_array_that_does_not_fit_is_named(
-    runtime: Runtime, tmp_path: Path, name: str, array: OnGpu, words: str
+    runtime: Runtime, tmp_path: Path, name: str, array: Any, words: str
 ) -> None:
     with opened(tripled(tmp_path)) as loaded:
         future = loaded.infer_async({name: array})
@@ -357,7 +331,7 @@ def test_order_of_dimensions_of_one_is_no_gap(runtime: Runtime, tmp_path: Path) 
     given = np.broadcast_to(numbers()[0], (1, 1, 4, 6))
     assert given.strides[0] == 0
     with opened(tripled(tmp_path)) as loaded:
-        made = loaded.infer_async({"x": OnGpu(given)}).result()["y"]
+        made = loaded.infer_async({"x": said(given)}).result()["y"]
         assert np.array_equal(read(made), given * 3)
 
 
@@ -370,7 +344,7 @@ def test_host_and_device_arrays_do_not_mix(runtime: Runtime, tmp_path: Path) -> 
         {"y": tensor},
     )
     with opened(model) as loaded:
-        future = loaded.infer_async({"a": OnGpu(numbers()), "b": numbers()})
+        future = loaded.infer_async({"a": said(numbers()), "b": numbers()})
         with pytest.raises(InferenceError, match="input b is not an array in the memory of cuda:0"):
             future.result()
 
@@ -378,7 +352,7 @@ def test_host_and_device_arrays_do_not_mix(runtime: Runtime, tmp_path: Path) -> 
 def test_failure_of_the_run_is_in_the_future(runtime: Runtime, tmp_path: Path) -> None:
     with opened(tripled(tmp_path)) as loaded:
         runtime.failure = RuntimeError("[ONNXRuntimeError] : 1 : FAIL : CUDA failure 700:\nbad")
-        future = loaded.infer_async({"x": OnGpu(numbers())})
+        future = loaded.infer_async({"x": said(numbers())})
         with pytest.raises(InferenceError, match=r"^onnx: CUDA failure 700: bad"):
             future.result()
 
@@ -397,7 +371,7 @@ def test_closed_model_refuses_device_arrays(runtime: Runtime, tmp_path: Path) ->
     with opened(tripled(tmp_path)) as loaded:
         pass
     with pytest.raises(InferenceError, match="closed"):
-        loaded.infer_async({"x": OnGpu(numbers())}).result()
+        loaded.infer_async({"x": said(numbers())}).result()
 
 
 @pytest.fixture
@@ -426,10 +400,10 @@ def test_frames_on_a_gpu_are_downloaded_for_a_build_without_cuda(
     (frame,) = pictures("nv12", 1)
     frame.planes[0][...] = 20
     text = "dnn_processing=dnn_backend=onnx:model=net.onnx"
-    said: list[str] = []
-    (made,) = run(text, [cuda_frames.upload(gpu, frame)], said)
+    notes: list[str] = []
+    (made,) = run(text, [cuda_frames.upload(gpu, frame)], notes)
     assert (made.planes[0] == 60).all()
-    assert "has no CUDAExecutionProvider" in said[0]
-    assert "downloaded" in said[0]
+    assert "has no CUDAExecutionProvider" in notes[0]
+    assert "downloaded" in notes[0]
     with pytest.raises(DeviceError, match=r"onnxruntime-gpu.*put hwdownload before"):
         run(f"{text}:strict=1", [cuda_frames.upload(gpu, frame)])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from avdnn import backends, sess_config
-from avdnn.backends import Backend, Options, _cpu
+from avdnn.backends import Backend, Options, _cpu, _tensorflow_device
 from avdnn.backends import tensorflow as module
 from avdnn.errors import AvdnnError, DeviceError, InferenceError, ModelError, NonFiniteError
 from avdnn.frame import Layout, Precision
@@ -354,7 +354,7 @@ def test_saved_model_without_its_variables_is_refused(folder: Path, tmp_path: Pa
 def config(tf: Any, **options: Any) -> Any:
     text = options.pop("sess_config", "")
     told = {"sess_config": text} if text else {}
-    return module._config(tf, "cpu", Options(config=told, **options))
+    return _tensorflow_device.session_config(tf, "cpu", Options(config=told, **options))
 
 
 def test_memory_grows_unless_the_configuration_says_otherwise(tf: Any) -> None:
@@ -392,7 +392,7 @@ def test_threads_are_those_that_are_asked_for(tf: Any) -> None:
 def test_runs_at_once_follow_the_cores_or_nireq(
     options: dict[str, Any], told: tuple[int, int]
 ) -> None:
-    assert module._threads(Options(**options)) == told
+    assert _tensorflow_device.threads(Options(**options)) == told
 
 
 def test_built_configuration_is_what_tensorflow_writes(tf: Any) -> None:

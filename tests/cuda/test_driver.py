@@ -149,3 +149,13 @@ def test_missing_driver_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "PyDLL", missing)
     with pytest.raises(DeviceError, match=r"libcuda.so.1 is missing: .*--gpus all"):
         Driver("cuda:0")
+
+
+def test_stream_is_waited_for_by_an_event_of_its_own(library: Library) -> None:
+    owner = type("Owner", (), {"ptr": 7})()
+    Stream(Driver("cuda:0"), owner).synchronize()
+    names = [name for name, _ in library.calls]
+    assert names == ["cuEventCreate", "cuEventRecord", "cuEventSynchronize"]
+    recorded, waited = (args for _, args in library.calls[1:])
+    assert (recorded[0].value, recorded[1].value) == (101, 7)
+    assert waited[0].value == 101

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import sess_config
 from ..errors import BackendError, DeviceError, InferenceError, ModelError, NonFiniteError
 from ..frame import Arrays, ModelInfo, Precision, Shape, Shapes
-from . import Options, _cpu
+from . import Options, _tensorflow_cuda, _tensorflow_device
+from ._cuda_arrays import on_device
 from ._heap import keep_pages
 from ._tensorflow_graph import Runnable, build, first_line, read
 from ._tensors import check_shapes, is_picture, matched
@@ -33,9 +33,6 @@ KEYS: Mapping[str, str] = {
     "sess_config": "0x...: a serialized ConfigProto, bytes forward or reversed; see "
     "`avdnn sess-config`",
 }
-
-ON = 1
-"""RewriterConfig.Toggle: an optimisation that runs."""
 
 
 def framework() -> Any:
@@ -56,20 +53,19 @@ def framework() -> Any:
 
 def describe() -> Mapping[str, Any]:
     """The installed version and the devices that TensorFlow sees."""
-    return {"version": framework().__version__, "devices": _devices(framework())}
+    return {"version": framework().__version__, "devices": _tensorflow_device.devices(framework())}
 
 
 def precisions(options: Options) -> tuple[Precision, ...]:
     """What `options.device` computes in hardware, the fastest first."""
-    tf = framework()
-    return _precisions(_device(tf, options.device))
+    return _tensorflow_device.precisions(_tensorflow_device.resolve(framework(), options))
 
 
 def load(model: Path, options: Options) -> TensorFlow:
     """Read a graph, build the conversions around it, and run it once at the size to come."""
     tf = framework()
-    device = _device(tf, options.device)
-    allowed = _precisions(device)
+    device = _tensorflow_device.resolve(tf, options)
+    allowed = _tensorflow_device.precisions(device)
     if options.precision not in allowed:
         raise DeviceError(
             f"tensorflow: {device} does not compute in {options.precision}; it does in "
@@ -81,13 +77,18 @@ def load(model: Path, options: Options) -> TensorFlow:
         raise ModelError(message, backend="tensorflow")
     if device == "cpu":
         keep_pages()
-    config = _config(tf, device, options)
+    if not options.config.get("sess_config"):
+        _tensorflow_cuda.grow(tf)
+    config = _tensorflow_device.session_config(tf, device, options)
     runnable = build(tf, read(tf, model), model, options)
     return TensorFlow(tf, runnable, config, device, model, options)
 
 
 class TensorFlow:
-    """A session and the threads that run it."""
+    """A session, or a function for frames on a GPU, and the threads that run it.
+
+    Device arrays run on the calling thread, which waits for `options.stream` and for the result.
+    """
 
     info: ModelInfo
 
@@ -103,16 +104,20 @@ class TensorFlow:
         self._tf = tf
         self._runnable = runnable
         self._shapes: dict[tuple[Shape, ...], Shapes] = {}
+        self._stream = options.stream
+        self._function: _tensorflow_cuda.Function | None = None
+        self._session: Any = None
         try:
-            self._session = tf.compat.v1.Session(graph=runnable.graph, config=config)
-            if runnable.start is not None:
-                self._session.run(runnable.start)
-            fetches = [*runnable.fetches, *(check for _, check in runnable.checks)]
-            self._call = self._session.make_callable(fetches, feed_list=list(runnable.feeds))
+            if _tensorflow_cuda.takes(runnable, device, options):
+                self._function = _tensorflow_cuda.Function(tf, runnable, config, device)
+                self._call: Any = self._function.on_host
+            else:
+                self._session = tf.compat.v1.Session(graph=runnable.graph, config=config)
+                self._call = _callable(self._session, runnable)
         except (ValueError, RuntimeError, tf.errors.OpError) as error:
             message = f"{model}: TensorFlow cannot run it: {first_line(error)}"
             raise ModelError(message, backend="tensorflow") from error
-        threads, slots = _threads(options)
+        threads, slots = _tensorflow_device.threads(options)
         self._workers = Workers("tensorflow", slots, threads)
         facts = {**runnable.facts, "runtime": f"TensorFlow {tf.__version__}"}
         try:
@@ -123,6 +128,7 @@ class TensorFlow:
         self.info = ModelInfo(
             inputs=runnable.inputs,
             outputs=runnable.outputs,
+            memory=frozenset({"host", "cuda"} if self._function else {"host"}),
             max_batch=None if runnable.batch == -1 else runnable.batch,
             max_in_flight=slots,
             device=device,
@@ -143,13 +149,17 @@ class TensorFlow:
         return self._shapes[key]
 
     def infer_async(self, inputs: Arrays) -> Future[Arrays]:
-        """Start one inference."""
+        """Start one inference; on device arrays it is done when this returns."""
+        if any(on_device(array) for array in inputs.values()):
+            return self._on_device(inputs)
         return self._workers.submit(partial(self._infer, inputs))
 
     def close(self) -> None:
         """Wait for running jobs and free the session."""
         self._workers.close()
-        self._session.close()
+        self._function = None
+        if self._session is not None:
+            self._session.close()
 
     def _warm_up(self, options: Options, model: Path) -> Mapping[str, str]:
         """One run at the size to come: the graph is optimised, and fails, here and not later."""
@@ -172,13 +182,33 @@ class TensorFlow:
         spent = time.perf_counter() - began
         return {"warm-up": f"{spent:.2f} s at {columns}x{rows}"}
 
+    def _on_device(self, inputs: Arrays) -> Future[Arrays]:
+        future: Future[Arrays] = Future()
+        try:
+            if self._function is None:
+                message = "tensorflow: the model is closed, or was not loaded for frames on a GPU"
+                raise InferenceError(message, backend="tensorflow")
+            future.set_result(self._function.on_device(inputs, self._stream))
+        except InferenceError as error:
+            future.set_exception(error)
+        except (ValueError, RuntimeError, self._tf.errors.OpError) as error:
+            failure = self._failed(error)
+            failure.__cause__ = error
+            if isinstance(error, self._tf.errors.ResourceExhaustedError):
+                failure.__cause__ = MemoryError(f"out of memory: {error}")
+            future.set_exception(failure)
+        return future
+
+    def _failed(self, error: Exception) -> InferenceError:
+        message = f"tensorflow: the model failed: {first_line(error)}"
+        return InferenceError(message, backend="tensorflow")
+
     def _infer(self, inputs: Arrays, check: bool = True) -> Arrays:
         arrays = matched(inputs, self._runnable.inputs, "tensorflow")
         try:
             made = self._call(*arrays)
         except (ValueError, RuntimeError, self._tf.errors.OpError) as error:
-            message = f"tensorflow: the model failed: {first_line(error)}"
-            raise InferenceError(message, backend="tensorflow") from error
+            raise self._failed(error) from error
         count = len(self._runnable.fetches)
         for (name, _), finite in zip(self._runnable.checks, made[count:], strict=True):
             if check and not finite.all():
@@ -193,85 +223,16 @@ class TensorFlow:
         }
 
 
+def _callable(session: Any, runnable: Runnable) -> Any:
+    """Outputs and checks from inputs, after what the graph wants to be run first."""
+    if runnable.start is not None:
+        session.run(runnable.start)
+    fetches = [*runnable.fetches, *(check for _, check in runnable.checks)]
+    return session.make_callable(fetches, feed_list=list(runnable.feeds))
+
+
 def _own(array: Any, inputs: list[Any]) -> Any:
     """An output that shares no memory with an input, and may be written to."""
     array = np.asarray(array)
     shared = any(np.may_share_memory(array, given) for given in inputs)
     return array.copy() if shared or not array.flags.writeable else array
-
-
-def _threads(options: Options) -> tuple[int, int]:
-    """Runs at once and jobs in flight: all runs share the session's threads, four fill one run."""
-    if not options.asynchronous:
-        return 1, 1
-    if options.nireq:
-        return options.nireq, options.nireq
-    threads = max(1, (options.threads or _cpu.cores()) // 4)
-    return threads, threads + 1
-
-
-# ---- devices and configuration -----------------------------------------------------------------
-
-
-def _devices(tf: Any) -> dict[str, str]:
-    found = {"cpu": "the processor"}
-    for index, device in enumerate(tf.config.list_physical_devices("GPU")):
-        details = tf.config.experimental.get_device_details(device)
-        found[f"gpu:{index}"] = str(details.get("device_name", device.name))
-    return found
-
-
-def _device(tf: Any, name: str) -> str:
-    """`cpu` or `gpu:N`, after checking that it exists; TensorFlow's own choice for ""."""
-    there = _devices(tf)
-    wanted = name.lower().replace("cuda", "gpu")
-    if not wanted:
-        return "gpu:0" if "gpu:0" in there else "cpu"
-    device = "gpu:0" if wanted == "gpu" else wanted
-    if device not in there:
-        raise DeviceError(
-            f"tensorflow has no device {name}; there are: {', '.join(there)}", device=name
-        )
-    return device
-
-
-def _precisions(device: str) -> tuple[Precision, ...]:
-    if device != "cpu":
-        return (Precision.FLOAT16, Precision.FLOAT32)
-    return tuple(found for found in _cpu.precisions() if found is not Precision.FLOAT16)
-
-
-def _config(tf: Any, device: str, options: Options) -> Any:
-    """The session's settings: `sess_config` first, then what it leaves open."""
-    config = tf.compat.v1.ConfigProto()
-    text = options.config.get("sess_config", "")
-    data = sess_config.parse(text) if text else b""
-    config.MergeFromString(data)
-    told = dict(sess_config.fields(data))
-    if "gpu_options.allow_growth" not in told:
-        config.gpu_options.allow_growth = True
-    if options.threads:
-        config.intra_op_parallelism_threads = options.threads
-    elif not config.intra_op_parallelism_threads:
-        config.intra_op_parallelism_threads = _cpu.cores()
-    if not config.inter_op_parallelism_threads:
-        config.inter_op_parallelism_threads = 1
-    if device == "cpu":
-        config.device_count["GPU"] = 0
-    elif options.device:
-        index = device.partition(":")[2]
-        listed = config.gpu_options.visible_device_list
-        if listed not in ("", index):
-            raise DeviceError(
-                f"device={options.device} is not the device {listed} of sess_config={text}",
-                device=options.device,
-            )
-        config.gpu_options.visible_device_list = index
-    rewrite = config.graph_options.rewrite_options
-    if options.precision is Precision.BFLOAT16:
-        rewrite.auto_mixed_precision_onednn_bfloat16 = ON
-    elif options.precision is Precision.FLOAT16:
-        rewrite.auto_mixed_precision = ON
-    elif device != "cpu":
-        tf.config.experimental.enable_tensor_float_32_execution(False)
-    return config

@@ -217,6 +217,12 @@ class Stream:
         """Let what is put into the stream from now on wait for `event`."""
         self._driver.wait(self.ptr, event)
 
+    def synchronize(self) -> None:
+        """Wait, while other threads run, for what is in the stream now."""
+        event = self._driver.event()
+        self._driver.record(event, self.ptr)
+        event.synchronize()
+
 
 def packed(args: tuple[int | float, ...]) -> bytes:
     """Arguments as C lays them out: integers 64 bits, floats 32, each at its own alignment."""

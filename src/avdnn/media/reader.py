@@ -19,7 +19,7 @@ from ..errors import MediaError, UsageError
 from ..frame import Frame
 from ..job import InputSpec
 from ..versions import fraction
-from . import hdr
+from . import ending, hdr
 from .cadence import frame_rate
 from .cut import MICROSECOND, Cut, seconds
 from .facts import learn
@@ -34,7 +34,6 @@ Item: TypeAlias = "Frame | av.Packet[Any]"
 
 _NAMED_PACKETS = 3
 """Damaged packets that are named one by one; more are counted."""
-_DECLARES_DURATION = ("mov", "matroska", "avi", "flv", "asf", "nut")
 
 
 class Reader:
@@ -131,6 +130,8 @@ class Reader:
             origin = begin + start
             seek(self._container, self._video, origin, begin)
         self._cut = Cut(origin, trims=bool(start), end=end)
+        pictures = self._container.format.name in ("image2", "jpeg_pipe")
+        self._holds_jpegs = pictures and self._video.codec_context.name == "mjpeg"
         self.hdr: hdr.Hdr | None = None
         self._decoded_any = False
         self._clock = FrameClock(self._note)
@@ -198,7 +199,7 @@ class Reader:
     def _decode(self, packet: av.Packet[Any]) -> list[av.VideoFrame]:
         if packet.size and not packet.is_discard:
             self._sent += 1
-        if packet.is_corrupt:
+        if packet.is_corrupt or (self._holds_jpegs and ending.is_cut_jpeg(bytes(packet))):
             self._note_packet(packet, "is incomplete")
         try:
             decoded = self._video.decode(packet)
@@ -283,13 +284,7 @@ class Reader:
                 f"{len(self._flawed)} of {self._count} frames are damaged, the first at "
                 f"{float(self._flawed[0]):.3f} s"
             )
-        name = self._container.format.name.split(",")[0]
-        declared = self._container.duration
-        if self._video_over or declared is None or name not in _DECLARES_DURATION:
-            return
-        missing = declared * MICROSECOND - (self._reached - begin)
-        if missing > Fraction(1, 2):
-            self._note(
-                f"the file ends early: {float(missing):.3f} s of the "
-                f"{float(declared * MICROSECOND):.3f} s that its header promises are missing"
-            )
+        if not self._video_over:
+            lost = ending.missing(self._container, self._reached - begin)
+            if lost:
+                self._note(lost)

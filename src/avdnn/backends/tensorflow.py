@@ -195,7 +195,8 @@ class TensorFlow:
             failure = self._failed(error)
             failure.__cause__ = error
             if isinstance(error, self._tf.errors.ResourceExhaustedError):
-                failure.__cause__ = MemoryError(f"out of memory: {error}")
+                failure.__cause__ = MemoryError("out of memory")
+                failure.__cause__.__cause__ = error
             future.set_exception(failure)
         return future
 

@@ -275,6 +275,7 @@ def test_required_options_are_asked_for() -> None:
     [
         ("modle=x", "modle", "no option 'modle'; did you mean model[?] .it has: backend, model, "),
         ("async_=1", "async_", "no option 'async_'"),
+        ("model=x:enable='between(t,1,2)'", "enable", "dnn does not support timeline editing"),
         ("model=x:onnx", "onnx", "expected name=value"),
         ("onnx:m:c=d", "c=d", "no option 'c'"),
         ("onnx:m:o::1:1:1:1:9", "9", "no more options without a name"),

@@ -182,6 +182,12 @@ def _field_of(
     found = known.get(aliases[key].rstrip("_") if key in aliases else key)
     if found is not None:
         return found
+    if key == "enable":
+        raise call.error(
+            f"{call.name} does not support timeline editing (the option enable), as in FFmpeg: "
+            "choose the part with -ss and -t",
+            position,
+        )
     near = difflib.get_close_matches(key, [*known, *aliases], 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise call.error(

@@ -89,6 +89,7 @@ def test_packets_pass() -> None:
         ("overlay", "overlay"),
         ("split,null", "split"),
         ("format=xyz", "format=xyz"),
+        ("scale=8:8:enable=1", r"Timeline \('enable' option\) not supported with filter 'scale'"),
         ("pad=10:10", "pad"),
     ],
 )

@@ -13,6 +13,7 @@ from .. import host
 from ..errors import DeviceError, GraphError
 from ..frame import Frame
 from ..graph import Call
+from ..media.listening import heard
 from . import Context, Item
 
 SAR_STEPS = 1024
@@ -154,8 +155,9 @@ def _add(built: av.filter.Graph, call: Call) -> Any:
     try:
         return built.add(call.name, call.args or None)
     except (av.FFmpegError, ValueError) as error:
+        said = heard(lambda: av.filter.Graph().add(call.name, call.args or None))
         raise GraphError(
-            f"libavfilter refuses {call.name}={call.args}: {_reason(error)}",
+            f"libavfilter refuses {call.name}={call.args}: {said or _reason(error)}",
             call.graph,
             call.position,
         ) from error

@@ -22,7 +22,7 @@ from avdnn.frame import Frame, Meta
 from ..conftest import require, require_module
 from .onnx_file import Node, write
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 SIZE = (48, 64)
 CYCLES = 1_500_000_000
@@ -33,7 +33,9 @@ CYCLES = 1_500_000_000
 def device(cuda_device: Any) -> Any:
     require_module("onnxruntime")
     there = module.runtime().get_available_providers()
-    require("onnx", "CUDAExecutionProvider" in there, f"ONNX Runtime has {', '.join(there)} only")
+    require(
+        "onnxruntime", "CUDAExecutionProvider" in there, f"ONNX Runtime has {', '.join(there)} only"
+    )
     cuda_device.use()
     return cuda_device
 

@@ -20,7 +20,7 @@ from avdnn.frame import Frame, Meta, Precision
 
 from ..conftest import require, require_module
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 SIZE = (48, 64)
 CYCLES = 1_500_000_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from avdnn.backends import _torch_convolutions, _torch_fused
+from avdnn.backends import _torch_convolutions, _torch_fused, _torch_kernel, _torch_own
 from avdnn.errors import ModelError
 
 from ..conftest import require_module
@@ -79,7 +79,7 @@ def test_recorded_convolutions_follow_this_process_and_not_the_tracing_one() -> 
     assert "aten._convolution.default" not in targets
 
 
-class Kernels:
+class Wide:
     """What _torch_triton offers, in plain torch."""
 
     @staticmethod
@@ -90,10 +90,43 @@ class Kernels:
         return kernel.flatten(1).T
 
     @staticmethod
-    def wide_convolution(tensor: Any, kernel: Any, bias: Any, slope: float, size: int) -> Any:
+    def wide_convolution(tensor: Any, kernel: Any, bias: Any, slope: Any, size: int) -> Any:
         weight = kernel.T.reshape(-1, 1, size, size)
         made = torch.nn.functional.conv2d(tensor, weight, bias, padding=size // 2)
-        return torch.where(made > 0, made, made * slope)
+        return torch.where(made > 0, made, made * slope[:, None, None])
+
+
+def same_convolution(
+    tensor: Any, kernel: Any, bias: Any, slope: Any, size: int, outputs: int
+) -> Any:
+    """What convolution.cu does with packed weights, in plain torch."""
+    order = _torch_kernel.order(kernel.shape[1])
+    weight = torch.empty_like(kernel)
+    weight[:, order] = kernel
+    weight = weight.reshape(size, size, *kernel.shape[1:]).permute(2, 3, 0, 1)
+    missing = kernel.shape[2] - tensor.shape[1]
+    padded = torch.nn.functional.pad(tensor, (0, 0, 0, 0, 0, missing))
+    made = torch.nn.functional.conv2d(padded, weight.float(), bias, padding=size // 2)
+    return torch.where(made > 0, made, made * slope[:, None, None])[:, :outputs]
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Kernels of our own in plain torch; the list says whether the next ones are faster."""
+    answers = [True]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr("avdnn.backends._torch_triton", Wide, raising=False)
+    monkeypatch.setitem(sys.modules, "avdnn.backends._torch_triton", Wide)
+    monkeypatch.setattr(_torch_kernel, "HALVES", {"float32": "f32"})
+    monkeypatch.setattr(_torch_kernel, "operation", lambda: None)
+    monkeypatch.setattr(_torch_kernel, "runs_on", lambda kind, device: True)
+    monkeypatch.setattr(_torch_kernel, "same_convolution", same_convolution)
+    monkeypatch.setattr(_torch_own, "_faster", lambda found, function, args: answers[0])
+    return answers
+
+
+def targets(graph: Any) -> list[str]:
+    return [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
 
 
 @pytest.mark.parametrize(
@@ -101,33 +134,35 @@ class Kernels:
     [
         (torch.nn.LeakyReLU(0.2), []),
         (torch.nn.ReLU(), []),
+        (torch.nn.PReLU(16, 0.1), []),
+        (torch.nn.PReLU(1, 0.1), []),
         (torch.nn.Tanh(), ["aten.tanh.default"]),
         (torch.nn.Identity(), []),
     ],
 )
-def test_own_kernel_takes_a_first_layer_with_its_activation(
-    activation: Any, left: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("channels", [1, 3])
+def test_own_kernels_take_layers_with_their_activation(
+    channels: int, activation: Any, left: list[str], own: list[bool]
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr("avdnn.backends._torch_triton", Kernels, raising=False)
-    monkeypatch.setitem(sys.modules, "avdnn.backends._torch_triton", Kernels)
+    torch.manual_seed(0)
     module = torch.nn.Sequential(
-        torch.nn.Conv2d(1, 16, 5, padding=2), activation, torch.nn.Conv2d(16, 3, 3, padding=1)
+        torch.nn.Conv2d(channels, 16, 5, padding=2),
+        activation,
+        torch.nn.Conv2d(16, 4, 3, padding=1, bias=False),
+        torch.nn.Conv2d(4, 100, 3, padding=1),
     ).requires_grad_(False)
-    graph = _torch_fused.record(module, torch.rand(1, 1, 8, 8))
-    assert _torch_convolutions.widen(graph) == 1
-    targets = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
-    assert [name for name in targets if "tanh" in name or "relu" in name] == left
-    picture = torch.rand(1, 1, 8, 8)
+    if isinstance(activation, torch.nn.PReLU):
+        activation.weight.copy_(torch.rand_like(activation.weight))
+    graph = _torch_fused.record(module, torch.rand(1, channels, 8, 8))
+    assert _torch_own.adopt(graph) == 2
+    found = targets(graph)
+    assert [name for name in found if "tanh" in name or "relu" in name] == left
+    assert sum("aten.convolution" in name for name in found) == 1
+    picture = torch.rand(2, channels, 8, 8)
     torch.testing.assert_close(graph(picture), module(picture))
 
 
-def test_own_kernel_leaves_an_activation_to_others_that_use_the_layer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr("avdnn.backends._torch_triton", Kernels, raising=False)
-    monkeypatch.setitem(sys.modules, "avdnn.backends._torch_triton", Kernels)
+def test_own_kernel_leaves_an_activation_to_others_that_use_the_layer(own: list[bool]) -> None:
     layer = torch.nn.Conv2d(1, 16, 3, padding=1).requires_grad_(False)
 
     def module(tensor: Any) -> Any:
@@ -135,9 +170,54 @@ def test_own_kernel_leaves_an_activation_to_others_that_use_the_layer(
         return torch.relu(made) + made
 
     graph = _torch_fused.record(module, torch.rand(1, 1, 8, 8))
-    assert _torch_convolutions.widen(graph) == 1
+    assert _torch_own.adopt(graph) == 1
     picture = torch.rand(1, 1, 8, 8)
     torch.testing.assert_close(graph(picture), module(picture))
+
+
+def test_own_kernel_is_not_taken_where_torch_is_faster(own: list[bool]) -> None:
+    own[0] = False
+    module = torch.nn.Conv2d(16, 16, 3, padding=1).requires_grad_(False)
+    graph = _torch_fused.record(module, torch.rand(1, 16, 8, 8))
+    assert _torch_own.adopt(graph) == 0
+    assert any("aten.convolution" in name for name in targets(graph))
+
+
+@pytest.mark.parametrize("outputs", [8, 16, 32, 64])
+def test_packed_outputs_are_in_the_order_in_which_lanes_hold_them(outputs: int) -> None:
+    """A lane's values of all tiles of eight, two of each, are four pairs that lie together."""
+    order = _torch_kernel.order(outputs)
+    assert sorted(order) == list(range(outputs))
+    together = 4 if outputs >= 32 else outputs // 8
+    for lane in range(4):
+        held = [
+            order[tile * 8 + lane * 2 + side] for tile in range(outputs // 8) for side in (0, 1)
+        ]
+        for start in range(0, len(held), 2 * together):
+            run = held[start : start + 2 * together]
+            assert run == list(range(run[0], run[0] + 2 * together))
+            assert run[0] % (2 * together) == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        ((64, 64, 3, 3), (64, 64, 3)),
+        ((12, 64, 3, 3), (64, 16, 3)),
+        ((64, 3, 3, 3), (16, 64, 3)),
+        ((4, 32, 3, 3), (32, 8, 3)),
+        ((128, 64, 3, 3), None),
+        ((64, 128, 3, 3), None),
+        ((64, 64, 7, 7), None),
+        ((2, 3, 3, 3), None),
+    ],
+)
+def test_kinds_of_layers_that_the_kernel_does(
+    shape: tuple[int, ...], kind: tuple[int, int, int] | None
+) -> None:
+    found = _torch_kernel.layer(torch.zeros(shape, dtype=torch.float16))
+    assert found == (kind and _torch_kernel.Layer(*kind, "float16"))
+    assert _torch_kernel.layer(torch.zeros(shape)) is None
 
 
 def test_network_whose_course_depends_on_its_input_is_found_out() -> None:

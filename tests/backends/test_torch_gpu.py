@@ -102,3 +102,69 @@ def test_host_memory_and_wrong_shapes_are_told_apart(torch: Any, model: Path) ->
     with pytest.raises(InferenceError, match="takes float32"):
         wrong.result()
     loaded.close()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("size", [3, 5])
+@pytest.mark.parametrize(
+    ("channels", "outputs"),
+    [(64, 64), (64, 32), (64, 12), (32, 32), (32, 4), (16, 16), (16, 64), (3, 64), (24, 7)],
+)
+def test_own_convolution_is_torchs(
+    torch: Any, channels: int, outputs: int, size: int, dtype: str
+) -> None:
+    """Weights, borders, tiles that stick out, batches, bias and slopes."""
+    pytest.importorskip("cupy")
+    from avdnn.backends import _torch_kernel as own
+
+    torch.manual_seed(0)
+    kind = getattr(torch, dtype)
+    weight = torch.randn(outputs, channels, size, size, device="cuda") / (channels * size**2) ** 0.5
+    weight, bias = weight.to(kind), torch.randn(outputs, device="cuda").to(kind)
+    slope = torch.rand(outputs, device="cuda").to(kind)
+    layer = own.layer(weight)
+    assert layer is not None
+    if not own.runs_on(layer, weight.device):
+        pytest.skip("too much shared memory for this GPU")
+    own.operation()
+    args = (own.packed_kernel(weight, layer), own.filled(bias, layer, 0.0))
+    more = (own.filled(slope, layer, 1.0), size, outputs)
+    for shape in ((2, 37, 61), (1, 1, 1), (3, 8, 32), (1, 130, 259)):
+        source = torch.randn(shape[0], channels, *shape[1:], device="cuda").to(kind)
+        source = source.contiguous(memory_format=torch.channels_last)
+        with torch.backends.cudnn.flags(allow_tf32=False):
+            wanted = torch.nn.functional.conv2d(
+                source.double(), weight.double(), bias.double(), padding=size // 2
+            )
+        wanted = torch.nn.functional.prelu(wanted, slope.double())
+        got = own.same_convolution(source, *args, *more)
+        assert got.shape == wanted.shape
+        # One rounding of the result to the type, beside sums in float32.
+        step = 2e-3 if dtype == "float16" else 1.6e-2
+        assert ((got.double() - wanted).abs() <= step * (wanted.abs() + 0.5)).all()
+
+
+def test_own_convolution_can_be_captured_and_keeps_to_its_stream(torch: Any) -> None:
+    pytest.importorskip("cupy")
+    from avdnn.backends import _torch_kernel as own
+
+    own.operation()
+    weight = torch.randn(16, 16, 3, 3, device="cuda").half()
+    layer = own.layer(weight)
+    assert layer is not None
+    none, ones = weight.new_zeros(16), weight.new_ones(16)
+    args = (own.packed_kernel(weight, layer), own.filled(none, layer, 0.0))
+    args += (own.filled(ones, layer, 1.0), 3, 16)
+    source = torch.zeros(1, 16, 64, 64, device="cuda").half()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        own.same_convolution(source, *args)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            made = own.same_convolution(source, *args)
+        torch.cuda._sleep(20_000_000)
+        source.copy_(torch.ones_like(source))
+        graph.replay()
+    stream.synchronize()
+    wanted = torch.nn.functional.conv2d(torch.ones_like(source), weight, padding=1)
+    torch.testing.assert_close(made, wanted, atol=2e-2, rtol=2e-2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,25 @@ LEAST_WIDE, MOST_NARROW = 16, 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Conv:
-    """A convolution of one step that keeps the size, in a recorded graph."""
+class Conv:
+    """A convolution of one step that keeps the size, in a recorded graph.
+
+    `shape` is its input's, () where the recording does not tell.
+    """
 
     source: Any
     kernel: Any
     bias: Any
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Taps across and down."""
+        return int(self.kernel.shape[2])
+
+    def offsets(self) -> Any:
+        """The bias, zeros where there is none."""
+        return self.kernel.new_zeros(self.kernel.shape[0]) if self.bias is None else self.bias
 
     def block(self) -> tuple[int, int] | None:
         """Pixels to gather, so that no channels are wasted; None where that gains nothing."""
@@ -42,16 +55,11 @@ def spread(graph: Any, shape: tuple[int, ...]) -> int:
     fill them: the products are the same, and zeros fill the corners of the kernel. All tensors
     must be of the size of the input, whose shape is `shape`.
     """
-    import torch
-
     rows, columns = shape[-2:]
     changed = 0
-    for node in list(graph.graph.nodes):
-        if node.target is not torch.ops.aten.convolution.default:
-            continue
-        found = _conv(graph, node)
-        block = found.block() if found is not None else None
-        if found is None or block is None or _size(found.source) != (rows, columns):
+    for node, found in convolutions(graph):
+        block = found.block()
+        if block is None or found.shape[-2:] != (rows, columns):
             continue
         if rows % block[0] or columns % block[1]:
             continue
@@ -72,80 +80,43 @@ def spread(graph: Any, shape: tuple[int, ...]) -> int:
     return changed
 
 
-def widen(graph: Any) -> int:
-    """Give convolutions of one channel to a kernel of our own, where Triton is; how many."""
+def convolutions(graph: Any) -> Iterator[tuple[Any, Conv]]:
+    """Nodes that can be changed, and what they are: one step, square, the size kept."""
     import torch
 
-    if importlib.util.find_spec("triton") is None:
-        return 0
-    from . import _torch_triton as own
-
-    kernels: Any = own
-    kernels.operation()
-    changed = 0
     for node in list(graph.graph.nodes):
-        if node.target is not torch.ops.aten.convolution.default:
-            continue
-        found = _conv(graph, node)
-        if found is None or found.kernel.shape[1] != 1 or not _is_power(found.kernel.shape[0]):
-            continue
-        outputs, size = found.kernel.shape[0], found.kernel.shape[2]
-        names = [f"wide_{changed}", f"wide_{changed}_bias"]
-        bias = found.kernel.new_zeros(outputs) if found.bias is None else found.bias
-        graph.register_buffer(names[0], kernels.packed_kernel(found.kernel))
-        graph.register_buffer(names[1], bias)
-        last, slope = _activation(node)
-        with graph.graph.inserting_before(node):
-            held = [graph.graph.get_attr(name) for name in names]
-            args = (found.source, *held, slope, size)
-            made = graph.graph.call_function(kernels.wide_convolution, args)
-        made.meta = dict(node.meta)
-        last.replace_all_uses_with(made)
-        if last is not node:
-            graph.graph.erase_node(last)
-        graph.graph.erase_node(node)
-        changed += 1
-    graph.recompile()
-    return changed
+        if node.target is torch.ops.aten.convolution.default:
+            found = _conv(graph, node)
+            if found is not None:
+                yield node, found
 
 
-def _is_power(outputs: int) -> bool:
-    return outputs in (16, 32, 64, 128)
-
-
-def _activation(node: Any) -> tuple[Any, float]:
-    """The (leaky) ReLU that alone uses a node, and its slope; the node itself and 1 without."""
-    import torch
-
-    users = list(node.users)
-    if len(users) == 1:
-        if users[0].target is torch.ops.aten.relu.default:
-            return users[0], 0.0
-        if users[0].target is torch.ops.aten.leaky_relu.default:
-            return users[0], float(users[0].args[1] if len(users[0].args) > 1 else 0.01)
-    return node, 1.0
-
-
-def _conv(graph: Any, node: Any) -> _Conv | None:
-    """What `spread` can change: one step, square, the size kept."""
+def _conv(graph: Any, node: Any) -> Conv | None:
     source, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
-    kernel, offsets = _constant(graph, weight), _constant(graph, bias)
+    kernel, offsets = constant(graph, weight), constant(graph, bias)
     if kernel is None or transposed or groups != 1 or (bias is not None and offsets is None):
         return None
     size = kernel.shape[2]
     plain = list(stride) == [1, 1] and list(dilation) == [1, 1]
     same = kernel.shape[3] == size and size in (3, 5) and list(padding) == [size // 2] * 2
-    return _Conv(source, kernel, offsets) if plain and same else None
+    value = source.meta.get("val", source.meta.get("tensor_meta"))
+    shape = () if value is None else tuple(value.shape)
+    return Conv(source, kernel, offsets, shape) if plain and same else None
 
 
-def _size(node: Any) -> tuple[int, int] | None:
-    """(rows, columns) of what a node gave when it was recorded."""
-    value = node.meta.get("val", node.meta.get("tensor_meta"))
-    return tuple(value.shape[-2:]) if value is not None else None
+def constant(graph: Any, node: Any) -> Any:
+    """The tensor that a node stands for in every run, None where there is none."""
+    import torch
 
-
-def _constant(graph: Any, node: Any) -> Any:
-    return getattr(graph, node.target) if node is not None and node.op == "get_attr" else None
+    if node is None:
+        return None
+    if node.op == "get_attr":
+        return getattr(graph, node.target)
+    views = (torch.ops.aten.view.default, torch.ops.aten.reshape.default)
+    if node.target in views:
+        whole = constant(graph, node.args[0])
+        return None if whole is None else whole.reshape(node.args[1])
+    return None
 
 
 def spread_kernel(kernel: Any, block: tuple[int, int]) -> Any:

@@ -12,7 +12,8 @@ from threading import Lock
 from typing import Any
 
 from ..errors import ModelError
-from ._torch_convolutions import spread, widen
+from ._torch_convolutions import spread
+from ._torch_own import adopt
 
 _log = logging.getLogger(__name__)
 
@@ -93,17 +94,24 @@ def fused(module: Run, example: Any) -> Run:
 
 
 def _on_tensor_cores(module: Run, graph: Any, example: Any) -> Run:
-    """Fused with a kernel of our own where the network begins with one channel, and spread."""
-    shape = tuple(example.shape)
-    if widen(graph):
+    """Fused with kernels of our own where they are faster; other convolutions are spread."""
+    shape, changed = tuple(example.shape), True
+    try:
+        changed = bool(adopt(graph))
         spread(graph, shape)
-        try:
-            return _compiled(module, graph, example)
-        except ModelError as error:
-            _log.warning("%s: trying without the kernel for one channel", error)
-        graph = record(module, example)
+        return _compiled(module, graph, example)
+    except Exception as error:
+        # Whatever a kernel's compiler raises means that the network goes without.
+        if isinstance(error, ModelError) and not changed:
+            raise
+        _log.warning("%s: trying without kernels of our own", _first_line(error))
+    graph = record(module, example)
     spread(graph, shape)
     return _compiled(module, graph, example)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _compiled(module: Run, graph: Any, example: Any) -> Run:
@@ -123,8 +131,7 @@ def _same(module: Run, made: Run, example: Any, what: str) -> None:
         wanted, got = module(other).float(), made(other).float()
     except Exception as error:
         # Whatever the compiler raises means the same to the user.
-        text = str(error).strip().splitlines()[0]
-        raise ModelError(f"{what} failed: {text}", backend="torch") from error
+        raise ModelError(f"{what} failed: {_first_line(error)}", backend="torch") from error
     scale = float(wanted.abs().max()) or 1.0
     limit = CLOSE[str(example.dtype).removeprefix("torch.")]
     if not float((wanted - got).abs().max()) <= limit * scale:
@@ -146,8 +153,7 @@ def record(module: Run, example: Any) -> Any:
             made: Any = make_fx(lambda tensor: module(tensor))(example)
     except Exception as error:
         # The network or the recorder may raise anything; a network that runs has run before.
-        text = str(error).strip().splitlines()[0]
-        message = f"torch cannot record what the network does: {text}"
+        message = f"torch cannot record what the network does: {_first_line(error)}"
         raise ModelError(message, backend="torch") from error
     plain = torch.ops.aten.convolution.default
     for node in made.graph.nodes:

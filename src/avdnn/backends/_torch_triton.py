@@ -20,11 +20,11 @@ def _wide_convolution(
     source,
     kernel,
     bias,
+    slope,
     target,
     rows,
     columns,
     total,
-    slope,
     size: tl.constexpr,
     taps: tl.constexpr,
     outputs: tl.constexpr,
@@ -45,7 +45,7 @@ def _wide_convolution(
     weights = tl.load(kernel + tap[:, None] * outputs + channel[None, :])
     made = tl.dot(values, weights)
     made += tl.load(bias + channel).to(tl.float32)[None, :]
-    made = tl.where(made > 0, made, made * slope)
+    made = tl.where(made > 0, made, made * tl.load(slope + channel).to(tl.float32)[None, :])
     place = pixel.to(tl.int64)[:, None] * outputs + channel[None, :]
     tl.store(target + place, made.to(target.dtype.element_ty), mask=inside[:, None])
 
@@ -55,7 +55,7 @@ def operation():
     """Register avdnn::wide_convolution: (tensor, kernel, bias, slope, size) -> NHWC tensor."""
     import torch
 
-    schema = "(Tensor tensor, Tensor kernel, Tensor bias, float slope, int size) -> Tensor"
+    schema = "(Tensor tensor, Tensor kernel, Tensor bias, Tensor slope, int size) -> Tensor"
 
     def run(tensor, kernel, bias, slope, size):
         batch, _, rows, columns = tensor.shape
@@ -67,11 +67,11 @@ def operation():
             flat,
             kernel,
             bias,
+            slope,
             made,
             rows,
             columns,
             total,
-            slope,
             size=size,
             taps=taps,
             outputs=outputs,
@@ -102,7 +102,7 @@ def packed_kernel(kernel):
 
 
 def wide_convolution(tensor, kernel, bias, slope, size):
-    """The convolution and a leaky ReLU, as an NCHW view of the NHWC result."""
+    """The convolution and a (leaky, parametric) ReLU, as an NCHW view of the NHWC result."""
     import torch
 
     made = torch.ops.avdnn.wide_convolution(tensor, kernel, bias, slope, size)

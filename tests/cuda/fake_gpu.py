@@ -83,7 +83,7 @@ def compile_kernels(folder: Path, sample: str, tensor: str) -> ctypes.CDLL:
         }}"""
         for name, signature in kernels
     ]
-    assert len(wrappers) == 7
+    assert len(wrappers) == 10
     text = f"#define SAMPLE {SAMPLES[sample]}\n#define TENSOR {TENSORS[tensor]}\n{SHIM}\n{source}\n"
     path = folder / f"{sample}_{tensor}.cpp"
     path.write_text(text + "\n".join(wrappers))
@@ -200,6 +200,12 @@ class FakeGpu(Device):
             "version": 3,
         }
         return np.ndarray(tuple(shape), kind, np.asarray(holder))
+
+    def holds(self, array: Any) -> bool:
+        """Whether an array lies in one of the device's blocks."""
+        while isinstance(array, np.ndarray):
+            array = array.base
+        return hasattr(array, "block")
 
     def adopt(self, array: Any) -> Any:
         return np.asarray(array)

@@ -253,3 +253,69 @@ extern "C" __global__ void resample(PLANE(in), wide_t in_width, wide_t in_height
         to[c] = (SAMPLE)((unsigned int)code << low);
     }
 }
+
+// ---- tensors to tensors: tiles of pictures, and pictures of tiles ---------------------------
+
+// `places` has the frame, top and left of each tile; beyond the right and bottom edge of the
+// picture its edge goes on.
+extern "C" __global__ void cut_tiles(TENSOR_OF(in), wide_t in_width, wide_t in_height,
+                                     TENSOR_OF(out), wide_t channels, wide_t width, wide_t height,
+                                     const int *places) {
+    AS_TENSOR(in); AS_TENSOR(out);
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= width || y >= height) return;
+    const int *place = places + 3 * blockIdx.z;
+    int sy = min(place[1] + y, (int)in_height - 1), sx = min(place[2] + x, (int)in_width - 1);
+    const TENSOR *from = in.data + place[0] * in.frame + sy * in.row + sx * in.column;
+    TENSOR *to = out.data + blockIdx.z * out.frame + y * out.row + x * out.column;
+    for (int c = 0; c < channels; c++) put(to + c * out.channel, value(from[c * in.channel]));
+}
+
+// Adds `count` tiles to the part of a picture of floats that begins at (left, top). `places` has
+// the top and left of each tile there and where its weights begin: a pixel's is that of its line
+// times that of its column. What has none is not looked at.
+extern "C" __global__ void add_tiles(TENSOR_OF(in), wide_t in_width, wide_t in_height,
+                                     wide_t count, float *out, wide_t channel, wide_t row,
+                                     wide_t column, wide_t channels, wide_t left, wide_t top,
+                                     wide_t width, wide_t height, const int *places,
+                                     const float *down, const float *across) {
+    AS_TENSOR(in);
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= width || y >= height) return;
+    x += left;
+    y += top;
+    float *to = out + y * row + x * column;
+    for (int t = 0; t < count; t++) {
+        const int *place = places + 4 * t;
+        int ty = y - place[0], tx = x - place[1];
+        if (ty < 0 || ty >= in_height || tx < 0 || tx >= in_width) continue;
+        float weight = down[place[2] + ty] * across[place[3] + tx];
+        if (weight == 0) continue;
+        const TENSOR *from = in.data + t * in.frame + ty * in.row + tx * in.column;
+        for (int c = 0; c < channels; c++)
+            to[c * channel] += weight * value(from[c * in.channel]);
+    }
+}
+
+// Pictures at another size: taps from tables, first across, then down.
+extern "C" __global__ void stretch(TENSOR_OF(in), TENSOR_OF(out), wide_t channels, wide_t width,
+                                   wide_t height, const int *columns, const float *across,
+                                   wide_t wide, const int *rows, const float *down, wide_t tall) {
+    AS_TENSOR(in); AS_TENSOR(out);
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= width || y >= height) return;
+    const TENSOR *from = in.data + blockIdx.z * in.frame + rows[y] * in.row;
+    from += columns[x] * in.column;
+    TENSOR *to = out.data + blockIdx.z * out.frame + y * out.row + x * out.column;
+    for (int c = 0; c < channels; c++) {
+        float sum = 0;
+        for (int j = 0; j < tall; j++) {
+            float line = 0;
+            for (int i = 0; i < wide; i++)
+                line += across[x * wide + i]
+                        * value(from[c * in.channel + j * in.row + i * in.column]);
+            sum += down[y * tall + j] * line;
+        }
+        put(to + c * out.channel, sum);
+    }
+}

@@ -30,17 +30,17 @@ def pack_planes(
 ) -> None:
     """Fill `tensor` (N, ...) from planes; frame n lies `step` bytes behind frame n - 1."""
     size = frame.width, frame.height
-    target = _tensor_args(device, tensor, spec)
+    target = tensor_args(device, tensor, spec)
     norm = _norm(form, spec)
     count = tensor.shape[0]
     if channels == 1:
         if form.family is not Family.LUMA:
             raise FormatError(f"a model of one channel takes no {frame.format} frames")
         args = [*_plane(device, frame.planes[0], step), form.shift, *target, *norm, *size]
-        grid = _grid(-(-frame.width // 4), frame.height, count)
+        grid = grid_for(-(-frame.width // 4), frame.height, count)
         device.launch("pack_luma", form.dtype, spec.dtype, grid, args, stream)
         return
-    grid = _grid(*size, count)
+    grid = grid_for(*size, count)
     if form.family is Family.PACKED:
         places = _places(form, order)
         plane = _plane(device, frame.planes[0], step)
@@ -79,7 +79,7 @@ def unpack_planes(
     form = pixel_format(made.format)
     stream = device.compute
     size = made.width, made.height
-    origin = _tensor_args(device, tensor, spec)
+    origin = tensor_args(device, tensor, spec)
     count = tensor.shape[0]
     flags = device.pointer(bad)
     if channels not in (1, 3) or (form.family is Family.PACKED and channels == 1):
@@ -90,7 +90,7 @@ def unpack_planes(
         norm = _norm(form, spec)
         plane = _plane(device, made.planes[0], out_step)
         args = [*origin, *norm, *plane, form.shift, *size, flags]
-        grid = _grid(-(-made.width // 4), made.height, count)
+        grid = grid_for(-(-made.width // 4), made.height, count)
         device.launch("unpack_luma", form.dtype, spec.dtype, grid, args, stream)
         for index in range(1, len(form.plane_sizes(*size))):
             resize_plane(device, form, source, made, index, count, stream, in_step, out_step)
@@ -114,7 +114,7 @@ def unpack_planes(
         *size,
         flags,
     ]
-    grid = _grid(-(-made.width // 2), -(-made.height // 2), count)
+    grid = grid_for(-(-made.width // 2), -(-made.height // 2), count)
     device.launch("unpack_yuv", form.dtype, spec.dtype, grid, args, stream)
 
 
@@ -153,7 +153,7 @@ def _unpack_packed(
         made.height,
         flags,
     ]
-    grid = _grid(made.width, made.height, count)
+    grid = grid_for(made.width, made.height, count)
     device.launch("unpack_packed", form.dtype, spec.dtype, grid, args, device.compute)
 
 
@@ -206,14 +206,15 @@ def resize_plane(
         device.pointer(device.table(down.weights)),
         down.weights.shape[1],
     ]
-    grid = _grid(target.shape[1], target.shape[0], count)
+    grid = grid_for(target.shape[1], target.shape[0], count)
     device.launch("resample", form.dtype, "float32", grid, args, stream)
 
 
 # ---- kernel arguments ----------------------------------------------------------------------------
 
 
-def _grid(columns: int, rows: int, count: int) -> tuple[int, int, int]:
+def grid_for(columns: int, rows: int, count: int) -> tuple[int, int, int]:
+    """Blocks of threads for `count` pictures."""
     return -(-columns // TILE[0]), -(-rows // TILE[1]), count
 
 
@@ -221,7 +222,8 @@ def _plane(device: Device, plane: Array, step: int) -> list[int]:
     return [device.pointer(plane), plane.strides[0] // plane.itemsize, step // plane.itemsize]
 
 
-def _tensor_args(device: Device, tensor: Array, spec: TensorSpec) -> list[int]:
+def tensor_args(device: Device, tensor: Array, spec: TensorSpec) -> list[int]:
+    """A tensor as TENSOR_OF takes it."""
     n, c, h, w = (stride // tensor.itemsize for stride in tensor.strides)
     if spec.layout is Layout.NHWC:
         c, h, w = w, c, h

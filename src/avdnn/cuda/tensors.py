@@ -37,7 +37,8 @@ def pack(
     """
     channels = channels or known_format(frames[0].format).channels
     count = max(batch, len(frames))
-    tensor = empty_tensor(device, frames[0], spec, channels, count, packed_channels)
+    size = frames[0].height, frames[0].width
+    tensor = empty_tensor(device, size, spec, channels, count, packed_channels)
     for frame in frames:
         follow(frame, device.compute)
     fill(device, tensor, [*frames, *[frames[-1]] * (count - len(frames))], spec, order, channels)
@@ -45,17 +46,17 @@ def pack(
 
 
 def empty_tensor(
-    device: Device, frame: Frame, spec: TensorSpec, channels: int, count: int, packed: bool
+    device: Device, size: tuple[int, int], spec: TensorSpec, channels: int, count: int, packed: bool
 ) -> Array:
-    """A new tensor for `count` frames like this one, for work in `compute`."""
-    shape = (count, frame.height, frame.width, channels)
+    """A new tensor for `count` pictures of (height, width) `size`, for work in `compute`."""
+    shape = (count, *size, channels)
     itemsize = 4 if spec.dtype == "float32" else 2
     block = device.pool.take(int(np.prod(shape)) * itemsize, device.compute)
     if spec.layout is Layout.NHWC:
         return device.array(block, shape, spec.dtype)
     if packed:
         return device.array(block, shape, spec.dtype).transpose(0, 3, 1, 2)
-    return device.array(block, (count, channels, frame.height, frame.width), spec.dtype)
+    return device.array(block, (count, channels, *size), spec.dtype)
 
 
 def fill(

@@ -91,21 +91,29 @@ class Jobs:
             batch=self._backend.info.max_batch or 0,
             packed_channels=route.packed,
         )
-        result = device.adopt(self._inferred({route.given.name: tensor})[route.out.name])
+        arrays = self._inferred({route.given.name: tensor})
+        result = device.adopt(arrays[route.out.name])
         count = len(frames)
         flags = device.array(device.pool.take(4 * count, device.compute), (count,), "int32")
         device.clear(flags, device.compute)
         made = cuda_tensors.unpack(device, result, route.out, frames, flags, route.order)
-        return made, flags, (tensor, result, flags)
+        return made, flags, (tensor, arrays, result, flags)
 
     def _inferred(self, inputs: Arrays) -> Arrays:
         """The job's outputs; exhausted memory is told as such."""
         try:
             return self._backend.infer_async(inputs).result()
         except InferenceError as error:
-            if "out of memory" not in str(error.__cause__ or error):
-                raise
-            free, total = self._device.memory()
-            text = str(error.__cause__ or error).partition("Tried to allocate ")[2]
-            needed = text.partition(". ")[0] or "more"
-            raise OutOfDeviceMemory(self._device.label, needed, free, total) from error
+            exhausted(self._device, error)
+            raise
+
+
+def exhausted(device: Device, error: Exception) -> None:
+    """OutOfDeviceMemory if that is what an error, or one that it comes from, tells of."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if "out of memory" in str(cause):
+            free, total = device.memory()
+            needed = str(cause).partition("Tried to allocate ")[2].partition(". ")[0]
+            raise OutOfDeviceMemory(device.label, needed or "more", free, total) from error
+        cause = cause.__cause__

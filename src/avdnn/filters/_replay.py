@@ -48,33 +48,35 @@ class Replay:
         self._step = _size(first)
         self._input = device.pool.take(self._step * batch, device.compute)
         sources = [self._source(first, number) for number in range(batch)]
-        tensor = cuda_tensors.empty_tensor(device, first, given, channels, batch, route.packed)
+        tensor = cuda_tensors.empty_tensor(
+            device, (first.height, first.width), given, channels, batch, route.packed
+        )
         self.flags = device.array(device.pool.take(4 * batch, device.compute), (batch,), "int32")
         flags = self.flags
 
-        def infer() -> Array:
+        def infer() -> tuple[Arrays, Array]:
             cuda_tensors.fill(device, tensor, sources, given, order, channels)
             arrays: Arrays = backend.infer_async({given.name: tensor}).result()
-            return device.adopt(arrays[spec.name])
+            return arrays, device.adopt(arrays[spec.name])
 
         follow(first, device.compute)
         for number in range(batch):
             self._copy_in([first], number)
-        result = infer()
-        width, height = cuda_tensors.made_size(result, spec, batch)
+        held = infer()
+        width, height = cuda_tensors.made_size(held[1], spec, batch)
         made = empty_slot(device, sources, width, height, device.compute, None)
         device.mark(device.compute).synchronize()
 
         def work() -> None:
-            nonlocal result
-            result = infer()
+            nonlocal held
+            held = infer()
             device.clear(flags, device.compute)
-            cuda_tensors.drain(device, result, spec, sources, made, flags, order)
+            cuda_tensors.drain(device, held[1], spec, sources, made, flags, order)
 
         work()
         device.mark(device.compute).synchronize()
         self._graph = backend.capture(work)
-        self._keep = (sources, tensor, result, made)
+        self._keep = (sources, tensor, held, made)
         self._made = made
         form = pixel_format(first.format)
         self._form, self._size = form, (width, height)

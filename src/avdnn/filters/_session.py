@@ -13,7 +13,7 @@ import numpy as np
 from .. import backends, host
 from ..backends import Backend, Options
 from ..errors import FormatError, InferenceError, ModelError, NonFiniteError
-from ..fit import fitted
+from ..fit import Plan, fitted
 from ..frame import Array, Arrays, Frame, Layout, ModelInfo, Precision, TensorSpec
 from ..pixfmt import Family, PixelFormat, pixel_format
 from . import Context
@@ -76,11 +76,13 @@ class Session:
             channels=self._form.channels,
             title=self._model.name,
         )
-        plan = str(found.plan) if found.plan.how else ""
-        if plan and plan != self._plan:
-            self._context.say(f"{self._model.name}: {plan}")
-        self._plan = plan
+        self._say_plan(found.plan)
         return found.backend
+
+    def _say_plan(self, plan: Plan) -> None:
+        if plan.how and str(plan) != self._plan:
+            self._context.say(f"{self._model.name}: {plan}")
+        self._plan = str(plan)
 
     def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
         """What the backend is told."""

@@ -9,13 +9,25 @@ from collections.abc import Callable
 
 from ..backends import Backend, Options
 from ._chained import Padded, Scaled
-from ._grid import Grid
+from ._grid import Along, Grid
 from ._pictures import Area, picture_input
 from ._plan import Fit, Fitted, Plan
 from ._search import Search, opened
 from ._tiled import Tiled
+from ._triangle import taps
 
-__all__ = ["Area", "Fit", "Fitted", "Grid", "Plan", "decided", "fitted", "wrapped"]
+__all__ = [
+    "Along",
+    "Area",
+    "Fit",
+    "Fitted",
+    "Grid",
+    "Plan",
+    "decided",
+    "fitted",
+    "taps",
+    "wrapped",
+]
 
 
 def fitted(

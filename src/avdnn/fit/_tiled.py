@@ -14,7 +14,7 @@ import numpy as np
 
 from ..backends import Backend
 from ..frame import Array, Arrays, Shapes, TensorSpec
-from ._grid import Grid
+from ._grid import Grid, ramp
 from ._pictures import Area, axis, picture_outputs, region, resized, shape_for
 
 FRAMES = 2
@@ -30,39 +30,22 @@ class Stitcher:
 
     def __init__(self, grid: Grid, scale: Fraction, out: Any) -> None:
         self.grid = grid
-        self.scale = scale
+        self.down, self.across = grid.down(scale), grid.across(scale)
         self.out = out
         self.strip: Any = None
 
     def put(self, row: int, column: int, tile: Any) -> None:
+        top, left = self.down.begin(row), self.across.begin(column)
         if not self.grid.blend:
-            top = self._join(self.grid.rows, row, self.grid.tile.height)
-            left = self._join(self.grid.columns, column, self.grid.tile.width)
-            part = tile[top - self._at(self.grid.rows, row) :]
-            part = part[:, left - self._at(self.grid.columns, column) :]
-            _paste(self.out, top, left, part)
+            below, beside = self.down.join(row), self.across.join(column)
+            _paste(self.out, below, beside, tile[below - top :, beside - left :])
             return
         if self.strip is None:
             self.strip = np.empty((tile.shape[0], *self.out.shape[1:]), np.float32)
-        across = self._overlap(self.grid.columns, column, self.grid.tile.width)
-        left = self._at(self.grid.columns, column)
-        _blend(self.strip.swapaxes(0, 1), left, across, tile.swapaxes(0, 1))
+        shared = self.across.shared(column)
+        _blend(self.strip.swapaxes(0, 1), left, shared, tile.swapaxes(0, 1))
         if column + 1 == len(self.grid.columns):
-            above = self._overlap(self.grid.rows, row, self.grid.tile.height)
-            _blend(self.out, self._at(self.grid.rows, row), above, self.strip)
-
-    def _at(self, begins: tuple[int, ...], number: int) -> int:
-        return int(begins[number] * self.scale)
-
-    def _overlap(self, begins: tuple[int, ...], number: int, size: int) -> int:
-        """Output pixels that a tile shares with the one before."""
-        if number == 0:
-            return 0
-        return int((begins[number - 1] + size - begins[number]) * self.scale)
-
-    def _join(self, begins: tuple[int, ...], number: int, size: int) -> int:
-        """Output pixel from which a tile is used: the middle of what it shares."""
-        return self._at(begins, number) + self._overlap(begins, number, size) // 2
+            _blend(self.out, top, self.down.shared(row), self.strip)
 
 
 def _paste(out: Any, top: int, left: int, part: Any) -> None:
@@ -76,8 +59,7 @@ def _blend(out: Any, at: int, shared: int, part: Any) -> None:
     lines = np.asarray(part[: room.shape[0]], np.float32)
     shared = min(shared, room.shape[0])
     if shared:
-        weight = (np.arange(shared, dtype=np.float32) + 0.5) / shared
-        weight = weight.reshape(-1, *[1] * (lines.ndim - 1))
+        weight = ramp(shared).reshape(-1, *[1] * (lines.ndim - 1))
         mixed = room[:shared] * (1 - weight) + lines[:shared] * weight
         lines = np.concatenate((mixed, lines[shared:]))
     whole = np.issubdtype(out.dtype, np.integer)

@@ -33,6 +33,17 @@ def weights(source: int, target: int) -> NDArray[np.float32]:
     return found.astype(np.float32)
 
 
+@lru_cache(maxsize=32)
+def taps(source: int, target: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The matrix of `weights` without most of its zeros: where a pixel's taps begin, and they."""
+    matrix = weights(source, target)
+    first = (matrix != 0).argmax(axis=1)
+    wide = int(((matrix != 0).cumsum(axis=1).argmax(axis=1) - first).max()) + 1
+    first = np.minimum(first, source - wide)
+    found = np.take_along_axis(matrix, first[:, None] + np.arange(wide), axis=1)
+    return first.astype(np.int32), np.ascontiguousarray(found)
+
+
 def resample(array: Array, rows_axis: int, size: Area) -> Array:
     """Pictures of another size; `rows_axis` is the axis of rows, columns follow it."""
     found = array

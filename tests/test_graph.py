@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from avdnn.errors import GraphError
-from avdnn.graph import Call, Range, arguments, bind, key_values, names, parse
+from avdnn.graph import Call, Range, arguments, bind, ends, key_values, names, parse
 
 from .conftest import require
 
@@ -302,6 +302,16 @@ def test_a_wrong_option_is_pointed_at(args: str, at: str, message: str) -> None:
         assert caught.value.position == text.rindex(at)
 
 
+def test_parts_that_one_label_joins_are_one_chain() -> None:
+    text = "[0:v]scale=8:8 [a]; [a] hflip,vflip[b];[b]null [out]"
+    calls = parse(text)
+    assert [call.name for call in calls] == ["scale", "hflip", "vflip", "null"]
+    assert [text[call.position :].startswith(call.name) for call in calls] == [True] * 4
+    source, target, stop = ends(text)
+    assert (source, target, text[stop:]) == ("0:v", "out", "[out]")
+    assert ends("null") == ("", "", 4)
+
+
 @pytest.mark.parametrize(
     ("text", "position", "message"),
     [
@@ -315,6 +325,8 @@ def test_a_wrong_option_is_pointed_at(args: str, at: str, message: str) -> None:
         ("split[a][b]", 5, "one chain of filters"),
         ("split[a],null", 5, "one chain of filters"),
         ("null,[a]null", 5, "one chain of filters"),
+        ("null[a];[b]null", 7, "one chain of filters"),
+        ("null[a];null", 7, "one chain of filters"),
         ("[innull", 0, "'\\[' without '\\]'"),
         ("[]null", 0, "expected a label"),
         ("null=x]y", 6, "'\\]' without '\\['"),

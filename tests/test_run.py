@@ -92,6 +92,27 @@ def test_without_a_filter_the_bundled_model_doubles_the_size(folder: Path, tmp_p
         assert (stream.width, stream.height, stream.frames) == (128, 96, 5)
 
 
+@pytest.mark.parametrize("vf", [[], ["-vf", "[in]hflip[out]"], ["-vf", "hflip"]])
+def test_an_output_size_is_scaled_to_at_the_end(
+    folder: Path, tmp_path: Path, vf: list[str]
+) -> None:
+    out = tmp_path / "out.mp4"
+    assert run("-i", folder / "in.mp4", *vf, "-s", "96x80", out) == 0
+    with av.open(str(out)) as opened:
+        stream = opened.streams.video[0]
+        assert (stream.width, stream.height, stream.frames) == (96, 80, 5)
+
+
+def test_a_complex_filter_of_one_chain_and_a_codec_tag(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.mp4"
+    text = f"[0:v]format=yuv420p[a];[a]{dnn(folder / 'luma.model')}[b]"
+    words = ["-filter_complex", text, "-map", "[b]", "-map", "0:a?", "-tag:v", "avc3"]
+    assert run("-i", folder / "in.mp4", *words, "-qp", "0", out) == 0
+    assert_luma_halved(folder / "in.mp4", out, 255)
+    assert len(clips.payloads(out, "audio")) == 1
+    assert b"avc3" in out.read_bytes()
+
+
 def test_a_named_colour_model_keeps_the_pixel_format(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.mkv"
     assert run(folder / "in.mp4", out, "--model", folder / "colour.model") == 0

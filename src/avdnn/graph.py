@@ -11,19 +11,30 @@ import difflib
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from .errors import GraphError
 from .escapes import Argument, Text, key_values, names, pairs, skip, split, token
 from .option_values import Range, convert
 
-__all__ = ["Argument", "Call", "Range", "arguments", "bind", "key_values", "names", "parse"]
+__all__ = [
+    "Argument",
+    "Call",
+    "Ends",
+    "Range",
+    "arguments",
+    "bind",
+    "ends",
+    "key_values",
+    "names",
+    "parse",
+]
 
 T = TypeVar("T")
 
 _ONE_CHAIN = (
-    "one chain of filters with one input and one output is supported: "
-    "no ';', and labels only at its very beginning and end"
+    "one chain of filters with one input and one output is supported: labels at its very "
+    "beginning and end, and ';' only where one label joins two parts, as in a[x];[x]b"
 )
 
 
@@ -53,23 +64,46 @@ class Call:
         return GraphError(message, self.graph, position)
 
 
+class Ends(NamedTuple):
+    """The labels at a chain's beginning and end, "" without one, and where its filters stop."""
+
+    source: str
+    target: str
+    stop: int
+
+
 def parse(text: str) -> list[Call]:
-    """The filters of a chain, in order; GraphError for anything but one input and one output."""
+    """The filters of a chain, in order; GraphError for anything but one input and one output.
+
+    Chains that labels join to one, as in `a[x];[x]b`, are one.
+    """
+    return _read(text)[0]
+
+
+def ends(text: str) -> Ends:
+    """The outer labels of a chain; GraphError as from `parse`."""
+    return _read(text)[1]
+
+
+def _read(text: str) -> tuple[list[Call], Ends]:
     source = Text.whole(text)
     calls: list[Call] = []
-    at = _after_label(source, skip(text, 0))
+    first, at = _label(source, skip(text, 0))
     while True:
-        call, at = _call(source, at)
+        call, stop = _call(source, at)
         calls.append(call)
-        if text[at : at + 1] == "[":
-            label, at = at, _after_label(source, at)
-            if at < len(text):
-                raise source.error(_ONE_CHAIN, label)
+        label, at = _label(source, stop)
         if at == len(text):
-            return calls
-        if text[at] != ",":
-            raise source.error("']' without '['" if text[at] == "]" else _ONE_CHAIN, at)
-        at = skip(text, at + 1)
+            return calls, Ends(first, label, stop)
+        if label and text[at] == ";":
+            joined, following = _label(source, skip(text, at + 1))
+            if joined != label:
+                raise source.error(_ONE_CHAIN, at)
+            at = following
+        elif label or text[at] != ",":
+            raise source.error("']' without '['" if text[stop] == "]" else _ONE_CHAIN, stop)
+        else:
+            at = skip(text, at + 1)
 
 
 def _call(source: Text, at: int) -> tuple[Call, int]:
@@ -88,16 +122,16 @@ def _call(source: Text, at: int) -> tuple[Call, int]:
     return call, end
 
 
-def _after_label(source: Text, at: int) -> int:
-    """Where the text goes on after one `[label]`, if there is one."""
+def _label(source: Text, at: int) -> tuple[str, int]:
+    """The `[label]` that stands at `at`, "" where there is none, and where the text goes on."""
     if source.chars[at : at + 1] != "[":
-        return at
+        return "", at
     label, end = token(source, at + 1, "]")
     if end == len(source.chars):
         raise source.error("'[' without ']'", at)
     if not label.chars:
         raise source.error("expected a label between '[' and ']'", at)
-    return skip(source.chars, end + 1)
+    return label.chars, skip(source.chars, end + 1)
 
 
 def arguments(call: Call) -> list[Argument]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .progress import ProgressKind
 
@@ -31,10 +32,20 @@ class InputSpec:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+class Tag(NamedTuple):
+    """Metadata to set: `where` is "" for the file, else `s`, `s:N`, `s:KIND` or `s:KIND:N`, with
+    KIND v, a or s. An empty value takes the tag away."""
+
+    where: str
+    key: str
+    value: str
+
+
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
     """The output file and its options.
 
+    `size` (width, height) scales what the filters make; None leaves it.
     `frames` limits the video frames; `start` and `duration` (seconds) cut the output.
     `overwrite`: True -y, False -n or neither. `options` go to the video encoder (crf, preset, b)
     or, where it does not know them, to the muxer; one known to neither is an error.
@@ -45,6 +56,7 @@ class OutputSpec:
     format: str = ""
     codec: str = ""
     pix_fmt: str = ""
+    size: tuple[int, int] | None = None
     rate: str = ""
     start: float | None = None
     duration: float | None = None
@@ -52,6 +64,7 @@ class OutputSpec:
     audio: bool = True
     subtitles: bool = True
     overwrite: bool = False
+    tags: tuple[Tag, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
 
 

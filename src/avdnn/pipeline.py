@@ -15,7 +15,7 @@ from pathlib import Path
 
 from av.codec import find_best_pix_fmt_of_list
 
-from . import acceleration, backends, filters, models
+from . import acceleration, backends, filters, graph, models
 from .backends._heap import keep_pages
 from .clock import Clock
 from .errors import UsageError
@@ -126,7 +126,17 @@ def chain_text(job: Job, reader: Reader, *, on_device: bool = False) -> str:
 
     Luma frames meet a model of three channels as RGB, colour frames one of one channel as YUV, of
     the source's depth, and the output is converted back; frames on a device go to it as they are.
+    The output's `size` is one more filter at its end.
     """
+    text = _filters(job, reader, on_device=on_device)
+    if job.output.size is None:
+        return text
+    width, height = job.output.size
+    stop = graph.ends(text).stop
+    return f"{text[:stop]},scale={width}:{height}{text[stop:]}"
+
+
+def _filters(job: Job, reader: Reader, *, on_device: bool) -> str:
     if job.vf is not None:
         if job.model:
             raise UsageError("--model and -vf exclude each other: write model= in the filter")

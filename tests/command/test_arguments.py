@@ -8,7 +8,7 @@ import pytest
 
 from avdnn.command.arguments import parse
 from avdnn.errors import UsageError
-from avdnn.job import InputSpec, Job, OutputSpec
+from avdnn.job import InputSpec, Job, OutputSpec, Tag
 from avdnn.progress import ProgressKind
 
 
@@ -135,7 +135,43 @@ def test_end_becomes_duration() -> None:
 
 
 def test_output_size_is_one_more_filter() -> None:
-    assert _job("-i a -vf hflip -s hd720 b").vf == "hflip,scale=1280:720"
+    job = _job("-i a -vf hflip -s hd720 b")
+    assert (job.vf, job.output.size) == ("hflip", (1280, 720))
+
+
+@pytest.mark.parametrize("option", ["-tag:v", "-vtag", "-tag", "-tag:v:0"])
+def test_spellings_of_the_codec_tag(option: str) -> None:
+    assert _job(f"-i a {option} hvc1 b").output.options == {"tag": "hvc1"}
+
+
+def test_metadata_of_the_file_and_of_streams() -> None:
+    job = _job(
+        "-i a -metadata title='a = b' -metadata:g artist= -metadata:s:v:0 k=1 -metadata:s:a "
+        "language=deu -metadata:s:2 x=y b"
+    )
+    assert job.output.tags == (
+        Tag("", "title", "a = b"),
+        Tag("", "artist", ""),
+        Tag("s:v:0", "k", "1"),
+        Tag("s:a", "language", "deu"),
+        Tag("s:2", "x", "y"),
+    )
+    assert not job.output.options
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("-filter_complex '[0:v]hflip[out]' -map '[out]'", (False, False)),
+        ("-filter_complex '[0:v]hflip[out]' -map '[out]' -map 0:a?", (True, False)),
+        ("-filter_complex '[0:v:0]hflip' -map 0:s", (False, True)),
+        ("-lavfi hflip", (True, True)),
+    ],
+)
+def test_a_complex_filter_of_one_chain_is_a_chain(text: str, kept: tuple[bool, bool]) -> None:
+    job = _job(f"-i a {text} b")
+    assert "hflip" in (job.vf or "")
+    assert (job.output.audio, job.output.subtitles) == kept
 
 
 def test_hardware_options_are_kept_as_given() -> None:
@@ -225,14 +261,21 @@ def test_odd_file_names() -> None:
         ("-i a -scodec mov_text b", "-c:s mov_text is not supported: subtitle streams are copied"),
         ("-i a -b:a 128k b", "-b:a is not supported: only the video is encoded"),
         ("-i a -crf:1 20 b", "-crf:1 is not supported"),
-        ("-i a -filter_complex split b", "-filter_complex is not supported: .* use -vf"),
+        ("-i a -filter_complex null -vf null b", "-filter_complex and -vf exclude each other"),
+        ("-i a -filter_complex [1:v]null b", r"\[1:v\] is not supported: one chain from \[0:v\]"),
+        ("-i a -filter_complex null[x] b", r"its output is left out: add -map '\[x\]'"),
+        ("-i a -filter_complex null[x] -map [y] b", r"-map \[y\]: .* no output of this name"),
+        ("-i a -filter_complex null[x] -map [x] -map 0 b", "-map 0 adds the unfiltered video"),
+        ("-i a -map [x] b", r"-map \[x\] is not supported: use 0"),
+        ("-i a -metadata title b", "-metadata title: expected key=value"),
+        ("-i a -metadata:c:0 a=b c", "-metadata:c:0 is not supported: use -metadata, "),
+        ("-metadata a=b -i c d", "-metadata belongs after the input"),
         ("-i a -af volume=2 b", "-af is not supported: audio streams are copied"),
         ("-i a -sws_flags lanczos b", "-sws_flags is not supported: write flags= in"),
         ("-i a -filter:a volume=2 b", "-filter:a is not supported"),
         ("-i a -map 0:1 b", "-map 0:1 is not supported: use 0, 0:v"),
         ("-i a -map 0:a b", "-map leaves out the video: add -map 0:v"),
         ("-i a -fps_mode cfr b", "-fps_mode cfr is not supported: set a rate with -r"),
-        ("-i a -s hd720 b", "-s needs -vf"),
         ("-i a -vf hflip -s big b", "-s: expected a size"),
         ("-i a -r 0 b", "-r: expected a rate"),
         ("-i a -t soon b", "-t: expected a time"),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from avdnn.errors import FormatError, MediaError, UsageError
-from avdnn.job import InputSpec, OutputSpec
+from avdnn.job import InputSpec, OutputSpec, Tag
 from avdnn.media import hdr
 from avdnn.media.reader import Item, Reader
 from avdnn.media.writer import Writer
@@ -462,6 +462,27 @@ def test_every_stream_chapter_and_tag_of_a_matroska_file_stays(tmp_path: Path) -
         assert payloads(tmp_path / "out.mkv", kind) == payloads(source, kind)
 
 
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_tags_are_set_and_taken_away(tmp_path: Path, suffix: str) -> None:
+    old = {"title": "old", "artist": "somebody", "comment": "stays"}
+    source = clip(tmp_path / f"in.{suffix}", frames=3, audio=[0.0, 0.0], metadata=old)
+    tags = (
+        Tag("", "title", "new = better"),
+        Tag("", "artist", ""),
+        Tag("s:v:0", "language", "fra"),
+        Tag("s:a:1", "language", "ita"),
+    )
+    copy(source, tmp_path / f"out.{suffix}", options=FAST, tags=tags)
+    with av.open(str(tmp_path / f"out.{suffix}")) as made:
+        found = {key.lower(): value for key, value in made.metadata.items()}
+        assert (found["title"], found["comment"]) == ("new = better", "stays")
+        assert "artist" not in found
+        assert [stream.language for stream in made.streams] == ["fra", "eng", "ita"]
+    with pytest.raises(UsageError, match="-metadata:s:s: the output has no such stream"):
+        copy(source, tmp_path / "no.mp4", tags=[Tag("s:s", "language", "ita")])
+    assert left(tmp_path) == [f"out.{suffix}"]
+
+
 def test_text_subtitles_take_the_containers_form_and_back(tmp_path: Path) -> None:
     source = clip(tmp_path / "in.mkv", subtitles=SUBTITLES)
     writer = copy(source, tmp_path / "out.mp4", options=FAST)
@@ -705,7 +726,7 @@ _SMALL_DISK = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 from avdnn.errors import MediaError
-from avdnn.job import InputSpec, OutputSpec
+from avdnn.job import InputSpec, OutputSpec, Tag
 from avdnn.media.reader import Reader
 from avdnn.versions import side_data
 from avdnn.media.writer import Writer

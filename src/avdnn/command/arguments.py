@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import UsageError
-from ..job import InputSpec, Job, OutputSpec
+from ..job import InputSpec, Job, OutputSpec, Tag
 from ..progress import ProgressKind
-from . import quantities
+from . import quantities, streams
 from .words import DNN_OPTIONS, Place, Word, words
 
 _LEVELS = ("quiet", "panic", "fatal", "error", "warning", "info", "verbose", "debug", "trace")
@@ -23,6 +22,7 @@ class _Options:
     known: dict[str, str] = field(default_factory=dict)
     passed: dict[str, str] = field(default_factory=dict)
     maps: list[str] = field(default_factory=list)
+    tags: list[Tag] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -47,13 +47,13 @@ def parse(argv: Sequence[str]) -> Job:
     every = line.every.known
     if "y" in every and "n" in every:
         raise UsageError("-y and -n contradict each other: give one of them")
-    vf = _vf(line.output.known)
+    vf, maps = streams.filters(line.output.known, line.output.maps)
     model = line.own.get("model", "")
     if model and vf is not None:
         raise UsageError("--model and -vf exclude each other: write model= in the filter")
     return Job(
         input=_input(line.source, line.input),
-        output=_output(line.target, line.output, overwrite="y" in every),
+        output=_output(line.target, line.output, maps, overwrite="y" in every),
         vf=vf,
         model=model,
         init_hw_device=every.get("init_hw_device", ""),
@@ -120,6 +120,8 @@ def _assign(pending: list[Word], line: _Line, target: _Options, *, short: bool =
 def _keep(options: _Options, word: Word) -> None:
     if word.name == "map":
         options.maps.append(word.value)
+    elif word.kind == "metadata":
+        options.tags.append(streams.tag(word.name, word.value))
     elif not word.is_known:
         options.passed[word.name] = word.value
     elif word.name == "init_hw_device" and word.name in options.known:
@@ -155,10 +157,10 @@ def _decoders(text: str) -> int:
     return 0 if text == "auto" else quantities.count(text, "-decoders")
 
 
-def _output(url: str, options: _Options, *, overwrite: bool) -> OutputSpec:
+def _output(url: str, options: _Options, maps: list[str], *, overwrite: bool) -> OutputSpec:
     known = options.known
     start, duration = _cut(known)
-    audio, subtitles = _mapped(options.maps)
+    audio, subtitles = streams.kept(maps)
     _check_copied(known)
     _check_fps_mode(known)
     return OutputSpec(
@@ -166,6 +168,7 @@ def _output(url: str, options: _Options, *, overwrite: bool) -> OutputSpec:
         format=known.get("f", ""),
         codec=_codec(known),
         pix_fmt=known.get("pix_fmt", ""),
+        size=quantities.size(known["s"], "-s") if "s" in known else None,
         rate=quantities.rate(known["r"], "-r") if "r" in known else "",
         start=start,
         duration=duration,
@@ -173,19 +176,9 @@ def _output(url: str, options: _Options, *, overwrite: bool) -> OutputSpec:
         audio=audio and "an" not in known,
         subtitles=subtitles and "sn" not in known,
         overwrite=overwrite,
+        tags=tuple(options.tags),
         options=options.passed,
     )
-
-
-def _vf(known: Mapping[str, str]) -> str | None:
-    """The filter text; -s adds a last filter, as in FFmpeg."""
-    text = known.get("vf")
-    if "s" not in known:
-        return text
-    width, height = quantities.size(known["s"], "-s")
-    if text is None:
-        raise UsageError("-s needs -vf: the size of the output is what the filters make")
-    return f"{text},scale={width}:{height}"
 
 
 def _cut(known: Mapping[str, str]) -> tuple[float | None, float | None]:
@@ -221,21 +214,6 @@ def _check_fps_mode(known: Mapping[str, str]) -> None:
     mode = known.get("fps_mode", "0")
     if mode not in ("0", "2", "passthrough", "vfr", "-1", "auto"):
         raise UsageError(f"-fps_mode {mode} is not supported: set a rate with -r or the filter fps")
-
-
-def _mapped(maps: Sequence[str]) -> tuple[bool, bool]:
-    """Whether audio and subtitles are wanted; -map names kinds of streams of the one input."""
-    kinds = set()
-    for given in maps:
-        match = re.fullmatch(r"0(?:(:[as])|:[vV](?::0)?)?\??", given)
-        if match is None:
-            raise UsageError(f"-map {given} is not supported: use 0, 0:v, 0:a and 0:s")
-        kinds.add(match[1] or given[1:2] or "all")
-    if not kinds or kinds & {"all", "?"}:
-        return True, True
-    if ":" not in kinds:
-        raise UsageError("-map leaves out the video: add -map 0:v")
-    return ":a" in kinds, ":s" in kinds
 
 
 def _progress(line: _Line) -> ProgressKind:

@@ -42,6 +42,8 @@ VALUES = {
     "hwaccel_output_format": Place.INPUT,
     "decoders": Place.INPUT,
     "vf": Place.OUTPUT,
+    "filter_complex": Place.OUTPUT,
+    "metadata": Place.OUTPUT,
     "c": Place.OUTPUT,
     "c:v": Place.OUTPUT,
     "c:a": Place.OUTPUT,
@@ -73,6 +75,8 @@ SPELLINGS = {
     "vb": "b",
     "v": "loglevel",
     "vsync": "fps_mode",
+    "vtag": "tag",
+    "lavfi": "filter_complex",
 }
 
 DNN_OPTIONS = {
@@ -99,17 +103,14 @@ OWN = ("model", "progress", "debug", *DNN_OPTIONS)
 
 _AUDIO = "audio streams are copied as they are"
 _UNSUPPORTED = {
-    **dict.fromkeys(("filter_complex", "lavfi"), "there is one chain of filters: use -vf"),
     **dict.fromkeys(("af", "ar", "ac", "ab", "aq", "ch_layout", "channel_layout"), _AUDIO),
     "progress": "avdnn's own is --progress json|plain|auto|none",
     "vn": "the output is the filtered video",
     "aspect": "use the filter setdar in -vf",
-    "tag": "the container's own tag is used",
-    "vtag": "the container's own tag is used",
     "sws_flags": "write flags= in the filter scale",
     **dict.fromkeys(
         (
-            *("metadata", "map_metadata", "map_chapters", "disposition", "dn", "attach", "target"),
+            *("map_metadata", "map_chapters", "disposition", "dn", "attach", "target"),
             *("pass", "passlogfile", "shortest", "re", "readrate", "stream_loop", "itsoffset"),
             *("sseof", "copyts", "bsf", "autorotate", "noautorotate", "display_rotation"),
             *("accurate_seek", "noaccurate_seek", "report", "benchmark_all", "filter_script"),
@@ -135,12 +136,17 @@ class Word(NamedTuple):
     @property
     def place(self) -> Place:
         """Where it may stand; options that are not known here go to either file."""
-        return FLAGS.get(self.name) or VALUES.get(self.name) or Place.EITHER
+        return FLAGS.get(self.kind) or VALUES.get(self.kind) or Place.EITHER
 
     @property
     def is_known(self) -> bool:
         """Whether it means something here, rather than to an encoder, muxer or demuxer."""
-        return self.name in FLAGS or self.name in VALUES
+        return self.kind in FLAGS or self.kind in VALUES
+
+    @property
+    def kind(self) -> str:
+        """The name, without the stream that -metadata is for."""
+        return "metadata" if self.name.startswith("metadata:") else self.name
 
 
 def words(argv: Sequence[str]) -> Iterator[Word]:
@@ -176,6 +182,8 @@ def _name(word: str) -> str:
     name, specifier = match.groups()
     if name in _UNSUPPORTED:
         raise UsageError(f"{word} is not supported: {_UNSUPPORTED[name]}")
+    if name == "metadata":
+        return name + specifier
     if name in ("c", "codec") and specifier in (":a", ":s"):
         return f"c{specifier}"
     if name in ("c", "codec") and specifier:

@@ -18,7 +18,7 @@ from ..errors import AvdnnError, MediaError, UsageError
 from ..frame import Frame
 from ..job import OutputSpec
 from ..versions import AS_BYTES, fraction
-from . import anamorphic, encoding, options
+from . import anamorphic, encoding, options, tags
 from .copying import Copies, kept_tags
 from .cut import MILLISECOND, Cut, seconds
 from .encoder import VideoEncoder
@@ -139,6 +139,7 @@ class Writer:
                 self._copies.add(stream)
         self.notes += self._copies.notes
         self._container.metadata.update(kept_tags(self.source.container.metadata))
+        tags.apply(self._container, spec.tags)
 
     # ---- writing ---------------------------------------------------------------------------
 

@@ -40,8 +40,11 @@ class _Activation:
 def adopt(graph: Any) -> int:
     """Give convolutions to kernels of our own where those are there and faster; how many."""
     changed = 0
+    known: dict[Any, bool] = {}
     for node, found in convolutions(graph):
-        changed += _widened(graph, node, found, changed) or _fused(graph, node, found, changed)
+        changed += _widened(graph, node, found, changed) or _fused(
+            graph, node, found, changed, known
+        )
     graph.recompile()
     return changed
 
@@ -67,8 +70,11 @@ def _widened(graph: Any, node: Any, found: Conv, number: int) -> bool:
     return True
 
 
-def _fused(graph: Any, node: Any, found: Conv, number: int) -> bool:
-    """Few channels: a kernel for tensor cores, where it is faster than torch's."""
+def _fused(graph: Any, node: Any, found: Conv, number: int, known: dict[Any, bool]) -> bool:
+    """Few channels: a kernel for tensor cores, where it is faster than torch's.
+
+    `known` holds for which shapes it is, as far as that has been measured.
+    """
     if importlib.util.find_spec("cupy") is None:
         return False
     from . import _torch_kernel as own
@@ -86,7 +92,10 @@ def _fused(graph: Any, node: Any, found: Conv, number: int) -> bool:
         "slope": kernels.filled(active.slopes(bias), kind, 1.0),
     }
     more = [found.size, found.kernel.shape[0]]
-    if not _faster(found, kernels.same_convolution, [*held.values(), *more]):
+    shapes = (tuple(found.kernel.shape), found.shape)
+    if shapes not in known:
+        known[shapes] = _faster(found, kernels.same_convolution, [*held.values(), *more])
+    if not known[shapes]:
         return False
     _replace(graph, node, active, f"fused_{number}", held, kernels.same_convolution, more)
     return True
@@ -133,9 +142,9 @@ def _activation(graph: Any, node: Any) -> _Activation:
 
 
 def _faster(found: Conv, function: Any, args: list[Any]) -> bool:
-    """Whether our kernel, activation and all, takes less time than torch's convolution alone.
+    """Whether our kernel takes less time than torch's convolution and a pass for the rest.
 
-    The library's way pays for the activation on top, so what wins here wins in the network.
+    What is compiled adds the bias and the activation in a pass of their own.
     """
     import torch
 
@@ -144,7 +153,9 @@ def _faster(found: Conv, function: Any, args: list[Any]) -> bool:
     source = source.contiguous(memory_format=torch.channels_last)
     weights = kernel.contiguous(memory_format=torch.channels_last)
     half = found.size // 2
-    theirs = _milliseconds(lambda: torch.nn.functional.conv2d(source, weights, padding=half))
+    theirs = _milliseconds(
+        lambda: torch.nn.functional.conv2d(source, weights, padding=half).relu_()
+    )
     ours = _milliseconds(lambda: function(source, *args))
     shape = "x".join(map(str, kernel.shape))
     _log.info("convolution %s: %.3f ms by torch, %.3f ms here", shape, theirs, ours)

@@ -374,6 +374,8 @@ def test_a_blank_frame_has_the_properties_of_its_source(form: str) -> None:
         ("a.mp4", "format=yuvj420p", "yuvj420p", ""),
         ("a.mkv", "format=gbrp", "yuv444p", "encoding yuv444p"),
         ("a.webm", "format=yuva420p", "yuv420p", ""),
+        ("a.webm", "format=gray", "yuv420p", "encoding yuv420p"),
+        ("a.webm", "format=rgba", "yuv420p", "encoding yuva420p"),
         ("a.webm", "format=yuv420p10le", "yuv420p10le", ""),
         ("a.nut", "format=yuva444p10le", "yuva444p10le", ""),
         ("a%d.png", "format=yuva420p", "rgba", "encoding rgba"),
@@ -390,6 +392,14 @@ def test_depth_and_alpha_are_kept_or_their_loss_is_said(
     assert first(tmp_path / name.replace("%d", "1")).format.name == form
     assert words in " ".join(writer.notes)
     assert bool(words) or not any("loses" in note for note in writer.notes)
+
+
+def test_gray_stays_gray_in_webm(tmp_path: Path) -> None:
+    raw = picture(0, 64, 48, "gray")
+    raw.save(tmp_path / "in.png")
+    copy(tmp_path / "in.png", tmp_path / "out.webm", options={"lossless": "1"})
+    made = first(tmp_path / "out.webm").to_ndarray()
+    assert np.array_equal(made[:48], first(tmp_path / "in.png").to_ndarray())
 
 
 def _rgb(path: Path) -> np.ndarray[Any, Any]:

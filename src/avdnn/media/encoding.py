@@ -9,14 +9,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import av
-from av.codec import Codec, find_best_pix_fmt_of_list
-from av.codec.codec import PixFmtLoss, UnknownCodecError
+from av.codec import Codec
+from av.codec.codec import UnknownCodecError
 from av.codec.context import Flags, OptionFlags, ThreadType
 
 from ..errors import FormatError, UsageError
 from ..job import OutputSpec
 from .conversion import Colours
 from .listening import heard
+from .losses import losses, nearest
 
 _PREFERRED = {
     "avi": "mpeg4",
@@ -48,6 +49,9 @@ _COARSE = frozenset({"mjpeg", "mpeg1video", "mpeg2video", "mpeg4"})
 _INTERLACED = frozenset({"libx264", "mpeg2video", "mpeg4", "prores_ks", "prores_aw", "dnxhd"})
 """Encoders that code fields when told to."""
 
+_EXPERIMENTAL = {"libvpx-vp9": frozenset({"yuva422p", "yuva444p", "gbrap"})}
+"""Formats that an encoder lists and takes with -strict experimental only."""
+
 
 def choose_encoder(spec: OutputSpec, form: str, default: str, depth: int) -> Codec:
     """The encoder that -c:v names, else the one for the container or the picture's suffix.
@@ -76,10 +80,14 @@ def choose_encoder(spec: OutputSpec, form: str, default: str, depth: int) -> Cod
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The pixel format to encode, and a sentence where it is not the frames' own."""
+    """The pixel format to encode, and a sentence where it is not the frames' own.
+
+    `loses` tells that something of the frames goes with it.
+    """
 
     pix_fmt: str
     note: str = ""
+    loses: bool = False
 
 
 def choose_format(codec: Codec, wanted: str, own: str) -> Choice:
@@ -94,6 +102,7 @@ def choose_format(codec: Codec, wanted: str, own: str) -> Choice:
                 got=wanted,
             )
         return Choice(wanted)
+    offered = [name for name in offered if name not in _EXPERIMENTAL.get(codec.name, ())]
     if codec.name in ("mjpeg", "ljpeg"):
         offered = [name for name in offered if name.startswith("yuvj")]
         own = own.replace("yuv4", "yuvj4") if own.replace("yuv4", "yuvj4") in offered else own
@@ -102,33 +111,12 @@ def choose_format(codec: Codec, wanted: str, own: str) -> Choice:
     plain = own.replace("yuvj", "yuv")
     if plain in offered:
         return Choice(plain)
-    best, loss = find_best_pix_fmt_of_list(offered, own, _has_alpha(own))
-    if _is_gray(own):
-        loss &= ~PixFmtLoss.RESOLUTION  # there is no chroma to lose it
-    chosen = best.name if best else offered[0]
-    lost = [name for flag, name in _LOSSES if loss & flag]
+    chosen = nearest(own, offered)
+    lost = losses(own, chosen)
     note = f"{codec.name} does not take {own}; encoding {chosen}"
     if lost:
         note += f", which loses {' and '.join(lost)} (-pix_fmt or -c:v chooses otherwise)"
-    return Choice(chosen, note)
-
-
-_LOSSES = (
-    (PixFmtLoss.DEPTH, "depth"),
-    (PixFmtLoss.ALPHA, "transparency"),
-    (PixFmtLoss.RESOLUTION, "chroma resolution"),
-    (PixFmtLoss.CHROMA, "colour"),
-    (PixFmtLoss.COLORQUANT, "colours"),
-)
-
-
-def _is_gray(name: str) -> bool:
-    form = av.VideoFormat(name)
-    return not form.has_palette and all(p.is_luma or p.is_alpha for p in form.components)
-
-
-def _has_alpha(name: str) -> bool:
-    return any(component.is_alpha for component in av.VideoFormat(name).components)
+    return Choice(chosen, note, bool(lost))
 
 
 # ---- settings ----------------------------------------------------------------------------------

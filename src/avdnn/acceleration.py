@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import av
 import av.error
 
-from . import backends, models
+from . import backends, host, models
 from .errors import AvdnnError, UsageError
+from .frame import Frame
 from .job import InputSpec, Job
 from .media.opening import is_device, is_local, open_input
 from .media.reader import Reader
@@ -30,6 +31,13 @@ DECODED = frozenset(
 """Codecs that some NVDEC decodes."""
 
 PROBE_PACKETS = 64
+
+WhyHost: TypeAlias = Callable[[Frame], str | None]
+"""Why a device frame has to be downloaded for its encoder, as Writer.why_host says."""
+
+
+def _always(frame: Frame) -> str | None:
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +60,22 @@ class Plan:
 
         return DeviceReader(self.spec, self.device)
 
-    def around(self, chain: list[Filter], context: Context) -> list[Filter]:
-        """The chain with the downloads that the plan needs; frames end in host memory."""
+    def around(
+        self, chain: list[Filter], context: Context, why_host: WhyHost = _always
+    ) -> list[Filter]:
+        """The chain with the downloads that the plan needs.
+
+        Frames end in host memory, but for those of which `why_host` says that they need not.
+        """
         uploads = any(type(link).__name__ == "HwUpload" for link in chain)
         if self.device is None and not uploads:
             return chain
-        from .filters.hwdownload import HwDownload
+        from .filters.hwdownload import Direct, HwDownload
 
+        strict = any(getattr(link, "strict", False) for link in chain)
+        direct = Direct(why_host, context.say, strict=strict)
         first = [HwDownload(context)] if self.device is not None and not self.stays else []
-        return [*first, *chain, HwDownload(context, lenient=True)]
+        return [*first, *chain, HwDownload(context, lenient=True, stays=direct)]
 
 
 def plan(job: Job, say: Callable[[str], None]) -> Plan:
@@ -82,6 +97,22 @@ def plan(job: Job, say: Callable[[str], None]) -> Plan:
     if wanted == "" and job.vf is None and _may_run_on_gpu(job):
         return _unasked(spec, say)
     return Plan(spec)
+
+
+def unwrapper() -> Callable[[Frame], av.VideoFrame]:
+    """Makes the av frames of one job for its encoder, wherever the frames lie."""
+    made: list[Callable[[Frame], av.VideoFrame]] = []
+
+    def unwrap(frame: Frame) -> av.VideoFrame:
+        if frame.device == "cpu":
+            return host.to_av(frame)
+        if not made:
+            from .cuda.encode import Feed
+
+            made.append(Feed())
+        return made[0](frame)
+
+    return unwrap
 
 
 def filter_device(job: Job) -> str:

@@ -53,7 +53,8 @@ class Meta:
 
     `template` is the av.VideoFrame that the frame descends from; side data and all that is not
     named here is copied from it. `pts` and `duration` are in units of `time_base` (seconds);
-    `sar` is the sample aspect ratio, None where unknown.
+    `sar` is the sample aspect ratio, None where unknown. `field_order` is FFmpeg's number for
+    device frames of two fields; on the host the av frame says it, and this is 0.
     """
 
     pts: int | None
@@ -62,6 +63,7 @@ class Meta:
     sar: Fraction | None = None
     regions: tuple[Region, ...] = ()
     template: Any = None
+    field_order: int = 0
 
 
 @dataclass(frozen=True, slots=True)

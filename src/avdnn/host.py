@@ -17,7 +17,7 @@ from av.video.reformatter import VideoReformatter
 from .errors import FormatError, ModelError, NonFiniteError
 from .frame import Array, Frame, Layout, Meta, TensorSpec
 from .pixfmt import FORMATS, Family, PixelFormat, pixel_format
-from .properties import blank
+from .properties import blank, with_fields
 from .versions import fraction
 
 STRIP_ROWS = 64
@@ -58,6 +58,7 @@ def empty(form: str, width: int, height: int, meta: Meta) -> Frame:
     source = meta.template
     bare = source is None
     made = av.VideoFrame(width, height, form) if bare else blank(source, width, height, form)
+    made = with_fields(made, meta.field_order)
     return Frame(_views(made, pixel_format(form)), form, width, height, meta, owner=made)
 
 

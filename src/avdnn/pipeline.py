@@ -88,8 +88,8 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
             dnn_options=job.dnn_options,
         )
         chain = filters.build(chain_text(job, reader, on_device=plan.stays), context)
-        chain = plan.around(chain, context)
-        writer = opened.enter_shielded(Writer(job.output, reader))
+        writer = opened.enter_shielded(Writer(job.output, reader, unwrap=acceleration.unwrapper()))
+        chain = plan.around(chain, context, writer.why_host)
         decoded: Iterator[Item] = clock.iterate("decode", reader)
         depth = DEPTH if plan.device is None else DEVICE_DEPTH
         if plan.device is None:

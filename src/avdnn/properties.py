@@ -27,6 +27,7 @@ PROGRESSIVE, TOP_FIRST, BOTTOM_FIRST = 1, 4, 5
 """FFmpeg's numbers of the field orders of coded frames that hold both fields."""
 
 _scalers = threading.local()
+_markers = threading.local()
 
 
 def blank(source: av.VideoFrame, width: int, height: int, form: str) -> av.VideoFrame:
@@ -71,8 +72,8 @@ def display_matrix(source: av.VideoFrame | None) -> list[int]:
 def field_order(frame: av.VideoFrame) -> int:
     """FFmpeg's number for an encoder of such frames: progressive, top or bottom field first.
 
-    Which field is first is asked of a filter; PyAV does not show it. Device frames count as
-    progressive, as their encoders take them.
+    Which field is first is asked of a filter; PyAV does not show it. A device frame says nothing
+    here: its Meta does.
     """
     if not frame.interlaced_frame or frame.sw_format is not None:
         return PROGRESSIVE
@@ -92,6 +93,34 @@ def field_order(frame: av.VideoFrame) -> int:
     except (av.error.EOFError, av.error.BlockingIOError):
         return BOTTOM_FIRST
     return TOP_FIRST
+
+
+def with_fields(frame: av.VideoFrame, order: int) -> av.VideoFrame:
+    """The frame's memory in a new av frame that is marked as interlaced in that order; the frame
+    itself for 0 and PROGRESSIVE."""
+    if order <= PROGRESSIVE:
+        return frame
+    kind = frame.width, frame.height, frame.format.name, order
+    if getattr(_markers, "kind", None) != kind:
+        _markers.kind, _markers.graph = kind, _marking(frame, order)
+    graph: av.filter.Graph = _markers.graph
+    graph.push(frame)
+    made = graph.pull()
+    assert isinstance(made, av.VideoFrame)
+    return made
+
+
+def _marking(frame: av.VideoFrame, order: int) -> av.filter.Graph:
+    graph = av.filter.Graph()
+    source = graph.add_buffer(
+        width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1, 25)
+    )
+    marked = graph.add("setfield", "tff" if order == TOP_FIRST else "bff")
+    sink = graph.add("buffersink")
+    source.link_to(marked)
+    marked.link_to(sink)
+    graph.configure()
+    return graph
 
 
 def _scaler(name: str) -> VideoReformatter:

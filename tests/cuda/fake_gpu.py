@@ -11,6 +11,7 @@ import random
 import re
 import shutil
 import subprocess
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -105,8 +106,9 @@ class FakeEvent:
         return self.passed
 
     def synchronize(self) -> None:
-        while not self.passed:
-            self._gpu.step()
+        with self._gpu.turn:  # another thread may run what this one is waiting for
+            while not self.passed:
+                self._gpu.step()
 
 
 class FakeStream:
@@ -139,6 +141,8 @@ class FakeStream:
 class FakeGpu(Device):
     """A Device in host memory; `seed` chooses the order in which streams run."""
 
+    dlpack_type = 1
+
     def __init__(self, folder: Path, seed: int = 0, index: int = 0, room: int = 1 << 40) -> None:
         self.index = index
         self.label = f"cuda:{index}"
@@ -146,12 +150,14 @@ class FakeGpu(Device):
         self.traffic = Traffic()
         self._folder = folder
         self._random = random.Random(seed)
+        self.turn = threading.RLock()
         self._buffers: dict[int, Any] = {}
         self._room = room
         self._constant: dict[int, Any] = {}
         self.decode = FakeStream(self, 0)
         self.compute = FakeStream(self, 1)
         self.copies = FakeStream(self, 2)
+        self.encode = FakeStream(self, 3) if index == 0 else self.decode
         self.launched: list[str] = []
         self.pool = Pool(self._malloc, self._release, self.mark, grain=64)
         self.pinned = Pool(self._malloc, self._release, self.mark, grain=64)
@@ -159,12 +165,22 @@ class FakeGpu(Device):
     def use(self) -> None:
         pass
 
+    @property
+    def _streams(self) -> list[FakeStream]:
+        own = [] if self.encode is self.decode else [self.encode]
+        return [self.decode, self.compute, self.copies, *own]
+
+    def order(self, before: Any, after: int) -> None:
+        event = self.mark(before)
+        next(one for one in self._streams if one.ptr == after).wait_event(event)  # type: ignore[arg-type]
+
     def step(self) -> None:
         """Let a random stream that can go on do one piece of work."""
-        streams = [self.decode, self.compute, self.copies]
-        self._random.shuffle(streams)
-        if not any(stream.run_one() for stream in streams):
-            raise AssertionError("every stream waits for another: a deadlock")
+        with self.turn:
+            streams = self._streams
+            self._random.shuffle(streams)
+            if not any(stream.run_one() for stream in streams):
+                raise AssertionError("every stream waits for another: a deadlock")
 
     def event(self) -> FakeEvent:
         return FakeEvent(self)
@@ -269,7 +285,7 @@ class FakeGpu(Device):
 
     def settle(self) -> None:
         """Run all that is queued."""
-        for stream in (self.decode, self.compute, self.copies):
+        for stream in self._streams:
             self.mark(stream).synchronize()
 
 

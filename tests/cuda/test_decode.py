@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import av
 import numpy as np
 import pytest
+from av.codec.context import Flags
 
+from avdnn import host
 from avdnn.cuda import decode as cuda_decode
 from avdnn.cuda import frames as cuda_frames
 from avdnn.cuda import sessions
@@ -18,6 +21,7 @@ from avdnn.errors import DeviceError
 from avdnn.frame import Frame
 from avdnn.job import InputSpec
 from avdnn.media.reader import Reader
+from avdnn.properties import BOTTOM_FIRST, TOP_FIRST, field_order
 
 from .fake_gpu import FakeGpu
 
@@ -28,14 +32,18 @@ class Surface:
     """A software frame that looks like a CUDA frame of NV12."""
 
     def __init__(self, frame: av.VideoFrame) -> None:
+        self.host = frame
         self._frame = frame.reformat(format="nv12")
         self.sw_format = self._frame.format
+        self.format = SimpleNamespace(name="cuda")
+        self.time_base = frame.time_base
         self.planes = self._frame.planes
         self.width, self.height = frame.width, frame.height
         self.pts, self.dts, self.duration = frame.pts, frame.dts, frame.duration
         self.color_range, self.colorspace = frame.color_range, frame.colorspace
         self.color_primaries, self.color_trc = frame.color_primaries, frame.color_trc
         self.side_data: Any = frame.side_data
+        self.interlaced_frame = frame.interlaced_frame
 
 
 class Decoder:
@@ -86,6 +94,9 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gpu(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(cuda_decode, "check_library", lambda: None)
     monkeypatch.setattr(cuda_decode, "open_decoder", lambda device, video: Decoder(video, device))
+    monkeypatch.setattr(
+        cuda_decode, "surface_field_order", lambda device, surface: field_order(surface.host)
+    )
     monkeypatch.setattr(sessions, "LEAST_RUN", 10)
     made = FakeGpu(kernels, 2)
     made.refuses, made.surfaces = False, []  # type: ignore[attr-defined]
@@ -126,6 +137,45 @@ def test_frames_hold_the_pictures_and_their_tags(gpu: FakeGpu, clip: Path) -> No
             assert int(got.owner.colorspace) == 1
     assert len(frames) == FRAMES
     assert gpu.traffic.up == 0
+
+
+@pytest.fixture
+def fields(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """H.264 of two fields a picture, in the order of the parameter."""
+    path = tmp_path / "fields.mkv"
+    with (
+        av.open(f"testsrc2=s=64x48:d=0.4,setfield={request.param}", format="lavfi") as scene,
+        av.open(str(path), "w") as out,
+    ):
+        stream = out.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        stream.codec_context.flags |= Flags.interlaced_dct
+        for frame in scene.decode(video=0):
+            out.mux(stream.encode(frame.reformat(format="yuv420p")))
+        out.mux(stream.encode(None))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fields", "order"), [("tff", TOP_FIRST), ("bff", BOTTOM_FIRST)], indirect=["fields"]
+)
+def test_order_of_fields_stays_through_the_gpu(gpu: FakeGpu, fields: Path, order: int) -> None:
+    with DeviceReader(InputSpec(str(fields)), gpu) as reader:
+        frames = [item for item in reader if _is(item)]
+        assert [frame.meta.field_order for frame in frames] == [order] * 10
+        down = [cuda_frames.to_host(gpu, frame) for frame in frames]
+        assert {field_order(frame.owner) for frame in down} == {order}
+        again = cuda_frames.upload(gpu, down[0])
+        assert again.meta.field_order == order
+        made = host.empty("rgb24", 32, 24, down[0].meta)
+        assert field_order(made.owner) == order
+
+
+def test_progressive_pictures_stay_progressive(gpu: FakeGpu, clip: Path) -> None:
+    with DeviceReader(InputSpec(str(clip)), gpu) as reader:
+        first: Any = next(item for item in reader if _is(item))
+        assert first.meta.field_order == 0
+        assert not cuda_frames.to_host(gpu, first).owner.interlaced_frame
 
 
 def test_stream_that_nvdec_refuses_is_named(gpu: FakeGpu, clip: Path) -> None:

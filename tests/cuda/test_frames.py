@@ -66,6 +66,7 @@ class Surface:
             dts=None,
             duration=1,
             time_base=Fraction(1, 25),
+            interlaced_frame=False,
         )
 
 

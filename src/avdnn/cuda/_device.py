@@ -1,8 +1,9 @@
 """One NVIDIA GPU: context, streams, events, memory, kernels. The only module that imports cupy.
 
-Three streams and nothing that waits for the whole device: `decode` is the legacy default stream,
+Four streams and nothing that waits for the whole device: `decode` is the legacy default stream,
 FFmpeg's own; `compute` runs networks and kernels, shared with the framework; `copies` carries
-transfers. The last two do not wait for the default stream unless an event says so.
+transfers; `encode` is NVENC's. The last three do not wait for the default stream unless an event
+says so.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ class Plane(NamedTuple):
 class Device:
     """The GPU `index` of this process; see `device()`, which keeps one object for each."""
 
+    dlpack_type = 2
+    """DLPack's number of CUDA devices."""
+
     def __init__(self, index: int) -> None:
         self._cp: Any = _cupy()
         self.index = index
@@ -81,6 +85,9 @@ class Device:
             self.decode = Stream(self._driver, streams.null)
             self.compute = Stream(self._driver, streams(non_blocking=True))
             self.copies = Stream(self._driver, streams(non_blocking=True))
+            # PyAV names a stream to encoders on the first GPU alone; others use the default one.
+            own = streams(non_blocking=True) if index == 0 else streams.null
+            self.encode = Stream(self._driver, own)
         self.pool = Pool(self._allocate, self._cp.cuda.runtime.free, self.mark)
         self.pinned = Pool(self._allocate_pinned, self._cp.cuda.runtime.freeHost, self.mark)
         atexit.register(self.close)
@@ -113,6 +120,11 @@ class Device:
         """Put an event behind all that is in `stream`."""
         self.use()
         self._driver.record(event, stream.ptr)
+
+    def order(self, before: Any, after: int) -> None:
+        """Let the stream of handle `after` wait for what is in `before` now."""
+        event: Any = self.mark(before)
+        self._driver.wait(after, event)
 
     # ---- memory --------------------------------------------------------------------------------
 

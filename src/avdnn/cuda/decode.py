@@ -12,6 +12,7 @@ from typing import Any
 import av
 import av.error
 from av.codec.hwaccel import HWAccel
+from av.video.reformatter import VideoReformatter
 
 from ..errors import DeviceError
 from ..frame import Frame, Meta
@@ -20,6 +21,7 @@ from ..media import hdr
 from ..media.cut import MICROSECOND
 from ..media.reader import Item, Reader
 from ..pixfmt import pixel_format
+from ..properties import field_order
 from ..versions import fraction
 from ._device import Device
 from .blocks import Block
@@ -43,11 +45,13 @@ class Stamp:
     dts: int | None
     duration: int | None
     time_base: Fraction = MICROSECOND
+    interlaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Pictures of one kind that lie one behind the other in a block."""
+    """Pictures of one kind that lie one behind the other in a block; `field_order` is that of
+    those that are interlaced."""
 
     block: Block
     form: str
@@ -57,6 +61,7 @@ class Slot:
     stamps: tuple[Stamp, ...]
     template: Any
     ready: Any
+    field_order: int = 0
 
 
 class Slots:
@@ -74,6 +79,7 @@ class Slots:
         self._block: Block | None = None
         self._stamps: list[Stamp] = []
         self._template: Any = None
+        self._field_order = 0
 
     def add(self, picture: av.VideoFrame) -> Iterator[Slot]:
         """Copy a picture; yields the slot that it fills, or that it does not fit."""
@@ -92,7 +98,11 @@ class Slots:
             self._block = self._device.pool.take(size, self._device.decode)
         base = self._laid.size * len(self._stamps)
         copy_surface(self._device, picture, self._block, self._laid, base)
-        self._stamps.append(Stamp(picture.pts, picture.dts, picture.duration))
+        stamp = Stamp(picture.pts, picture.dts, picture.duration)
+        stamp.interlaced = picture.interlaced_frame
+        if stamp.interlaced and not self._field_order:
+            self._field_order = surface_field_order(self._device, picture)
+        self._stamps.append(stamp)
         if len(self._stamps) == self._frames:
             yield from self.flush()
 
@@ -103,7 +113,16 @@ class Slots:
         ready = self._device.mark(self._device.decode)
         block, stamps = self._block, tuple(self._stamps)
         self._block, self._stamps = None, []
-        yield Slot(block, *self._kind, self._laid, stamps, self._template, ready)
+        yield Slot(block, *self._kind, self._laid, stamps, self._template, ready, self._field_order)
+
+
+def surface_field_order(device: Device, picture: av.VideoFrame) -> int:
+    """FFmpeg's number for the order of a surface's fields, asked of a small copy in host memory."""
+    device.traffic.down += sum(plane.buffer_size for plane in picture.planes)
+    small = VideoReformatter().reformat(
+        picture, width=16, height=16, format="gray", interpolation="POINT", threads=1
+    )
+    return field_order(small)
 
 
 class DeviceReader(Reader):
@@ -167,7 +186,12 @@ class DeviceReader(Reader):
                 continue
             self._count += 1
             meta = Meta(
-                stamp.pts, stamp.duration or 0, stamp.time_base, self.sar, template=slot.template
+                stamp.pts,
+                stamp.duration or 0,
+                stamp.time_base,
+                self.sar,
+                template=slot.template,
+                field_order=slot.field_order if stamp.interlaced else 0,
             )
             yield frame_in(
                 self._device,

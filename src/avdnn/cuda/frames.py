@@ -17,6 +17,7 @@ from .. import host
 from ..errors import DeviceError, FormatError
 from ..frame import Array, Frame, Meta
 from ..pixfmt import PixelFormat, pixel_format
+from ..properties import field_order, with_fields
 from ._device import Device, Plane, pinned_array
 from .blocks import Block
 
@@ -214,7 +215,10 @@ def copy_surface(device: Device, picture: Any, block: Block, laid: Geometry, bas
 def upload(device: Device, frame: Frame) -> Frame:
     """A host frame's planes on the device; the host frame may be changed when this returns."""
     form = known_format(frame.format)
-    made = empty(device, frame.format, frame.width, frame.height, frame.meta, device.copies)
+    meta = frame.meta
+    if getattr(frame.owner, "interlaced_frame", False):
+        meta = replace(meta, field_order=field_order(frame.owner))
+    made = empty(device, frame.format, frame.width, frame.height, meta, device.copies)
     laid = geometry(form, frame.width, frame.height)
     staged = device.pinned.take(laid.size)
     view = pinned_array(staged, laid.size)
@@ -298,6 +302,7 @@ def host_frame(source: Frame, landed: Array, start: int) -> Frame:
         picture = av.VideoFrame.from_dlpack(planes, format=source.format)
         for name, value in colour_tags(source.meta.template):
             setattr(picture, name, value)
+        picture = with_fields(picture, source.meta.field_order)
         return Frame(planes, source.format, source.width, source.height, source.meta, picture)
     made = host.empty(source.format, source.width, source.height, source.meta)
     for target, plane in zip(made.planes, planes, strict=True):

@@ -39,6 +39,11 @@ class DnnFilter:
         self._convert = Converter(formats, context, call.name)
         self._backend_name, self._model = locate(options)
 
+    @property
+    def strict(self) -> bool:
+        """Whether frames may not leave the device where they are."""
+        return self._options.strict
+
     def __call__(self, items: Iterator[Item]) -> Iterator[Item]:
         number = 0
         held: Frame | None = None

@@ -34,6 +34,11 @@ class Colours:
     range: int
 
 
+def samples(frame: av.VideoFrame) -> str:
+    """The pixel format of a frame's samples; of a CUDA frame that of its memory."""
+    return (frame.sw_format or frame.format).name
+
+
 def is_rgb(pix_fmt: str) -> bool:
     """Whether a format holds RGB rather than YUV or gray."""
     return av.VideoFormat(pix_fmt).is_rgb or pix_fmt == "pal8"
@@ -64,7 +69,10 @@ def target_colours(encoder: str, pix_fmt: str, frame: av.VideoFrame, source_matr
 
 
 class Converter:
-    """Converts frames to one size and format; frames that are right already pass untouched."""
+    """Converts frames to one size and format; frames that are right already pass untouched.
+
+    So do CUDA frames, which come only where they are right.
+    """
 
     def __init__(self, width: int, height: int, pix_fmt: str, colours: Colours) -> None:
         self.size = (width, height)
@@ -74,7 +82,7 @@ class Converter:
 
     def convert(self, frame: av.VideoFrame) -> av.VideoFrame:
         """The frame as the encoder wants it, with all properties of the one given."""
-        if self._fits(frame):
+        if frame.sw_format is not None or self._fits(frame):
             return frame
         matrix, range_ = self.colours.matrix, self.colours.range
         full = frame.format.name.startswith("yuvj") or is_rgb(frame.format.name)

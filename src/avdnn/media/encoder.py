@@ -15,10 +15,10 @@ from ..errors import MediaError, UsageError
 from ..frame import Frame
 from ..properties import display_matrix, field_order
 from ..versions import fraction
-from . import hdr, options
-from .conversion import Converter, target_colours
+from . import hdr, nvenc, options
+from .conversion import Converter, samples, target_colours
 from .copying import kept_tags
-from .encoding import Like, choose_format, configure, why_not_open
+from .encoding import Choice, Like, choose_format, configure, depth_of, why_not_open
 from .listening import listening
 from .rotation import KEEPS_MATRIX, Turner, swaps_sides, turns
 
@@ -92,10 +92,13 @@ class VideoEncoder:
         turned = self._turns(display_matrix(frame.meta.template))
         if self._turner is not None:
             picture = self._turner.turn(picture)
-        sar, self._own_format = frame.meta.sar, picture.format.name
-        choice = choose_format(self._codec, pix_fmt, picture.format.name)
-        if choice.note:
-            self._note(choice.note)
+        sar, self._own_format = frame.meta.sar, samples(picture)
+        choice = Choice(self._own_format)
+        if picture.sw_format is None:
+            choice = choose_format(self._codec, pix_fmt, self._own_format)
+        for note in (choice.note, self._lost_bits()):
+            if note:
+                self._note(note)
         colours = target_colours(self._codec.name, choice.pix_fmt, picture, source_matrix)
         self._converter = Converter(picture.width, picture.height, choice.pix_fmt, colours)
         self._like = Like(
@@ -105,10 +108,22 @@ class VideoEncoder:
             colours=colours,
             primaries=picture.color_primaries,
             transfer=picture.color_trc,
-            field_order=field_order(picture),
+            field_order=frame.meta.field_order or field_order(picture),
         )
         self._stream.time_base = unit
         self._hdr = hdr.merged(hdr.read(frame.meta.template), picture.color_trc, source_hdr)
+
+    def _lost_bits(self) -> str:
+        own = self._own_format
+        return nvenc.lost_bits(self._codec, own, depth_of(own))
+
+    def why_host(self, frame: Frame, pix_fmt: str) -> str | None:
+        """Why a device frame has to come through host memory, as nvenc.why_host says."""
+        why = nvenc.why_host(self._codec, frame, pix_fmt, self._encoding.get("gpu", ""))
+        form = self._container.format.name
+        if why is None and form not in KEEPS_MATRIX and turns(display_matrix(frame.meta.template)):
+            return f"the pictures are turned in host memory: {form} cannot store their rotation"
+        return why
 
     def _turns(self, matrix: list[int]) -> bool:
         """Keep the display matrix, or turn the pictures; whether that swaps width and height."""
@@ -182,9 +197,9 @@ class VideoEncoder:
                 f"the frames' size changes from {width}x{height} to "
                 f"{picture.width}x{picture.height}; they are scaled to the first size"
             )
-        if picture.format.name != self._own_format:
+        if samples(picture) != self._own_format:
             self._note(
-                f"the frames' format changes from {self._own_format} to {picture.format.name}; "
+                f"the frames' format changes from {self._own_format} to {samples(picture)}; "
                 f"they are converted to {self._converter.pix_fmt} like the first"
             )
         picture = self._converter.convert(picture)

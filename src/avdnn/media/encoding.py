@@ -15,6 +15,7 @@ from av.codec.context import Flags, OptionFlags, ThreadType
 
 from ..errors import FormatError, UsageError
 from ..job import OutputSpec
+from . import nvenc
 from .conversion import Colours
 from .listening import heard
 from .losses import losses, nearest
@@ -92,7 +93,14 @@ class Choice:
 
 def choose_format(codec: Codec, wanted: str, own: str) -> Choice:
     """The frames' own format where the encoder takes it, else the nearest that loses least."""
-    offered = [offer.name for offer in codec.video_formats or ()]
+    offered = [offer.name for offer in codec.video_formats or () if offer.name != "cuda"]
+    if wanted == "cuda":
+        raise FormatError(
+            "-pix_fmt cuda: the frames come from host memory; leave it out, frames on a GPU go to "
+            "an NVENC encoder as they are",
+            wanted=", ".join(offered),
+            got=wanted,
+        )
     if wanted:
         wanted = wanted if wanted in offered or f"{wanted}le" not in offered else f"{wanted}le"
         if offered and wanted not in offered:
@@ -148,7 +156,7 @@ class Like:
 def configure(
     context: av.VideoCodecContext, frame: av.VideoFrame, like: Like, options: Mapping[str, str]
 ) -> None:
-    """Set up an unopened encoder for frames like `frame`."""
+    """Set up an unopened encoder for frames like `frame`; CUDA frames bring their own device."""
     context.width, context.height = frame.width, frame.height
     context.pix_fmt = frame.format.name
     if frame.sw_format is not None:
@@ -219,16 +227,21 @@ def option_names(codec: Codec) -> set[str]:
 
 
 def why_not_open(codec: Codec, frame: av.VideoFrame, like: Like, options: Mapping[str, str]) -> str:
-    """The encoder's own words on why it does not open for frames like `frame`."""
+    """The encoder's own words on why it does not open for frames like `frame`, and a way out."""
 
     def attempt() -> None:
         context = av.CodecContext.create(codec, "w")
         assert isinstance(context, av.VideoCodecContext)
         configure(context, frame, like, options)
-        context.open()
+        if frame.sw_format is None:
+            context.open()
+        else:
+            context.encode(frame)
 
     said = heard(attempt)
     odd = frame.width % 2 or frame.height % 2
     if odd and "yuv420" in frame.format.name:
         said += " (an odd size needs -pix_fmt yuv444p, -c:v ffv1, or a scale or pad filter)"
+    if codec.name in nvenc.ON_CPU:
+        said += f" (-c:v {nvenc.ON_CPU[codec.name]} encodes on the CPU)"
     return said.lstrip()

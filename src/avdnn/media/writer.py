@@ -18,7 +18,7 @@ from ..errors import AvdnnError, MediaError, UsageError
 from ..frame import Frame
 from ..job import OutputSpec
 from ..versions import AS_BYTES, fraction
-from . import anamorphic, encoding, options, tags
+from . import anamorphic, encoding, nvenc, options, tags
 from .copying import Copies, kept_tags
 from .cut import MILLISECOND, Cut, seconds
 from .encoder import VideoEncoder
@@ -44,7 +44,8 @@ class Writer:
     whose size and format decide. Timestamps, durations and the time base are those of the frames,
     unless -r, the container or the encoder want a constant rate; then frames are repeated and
     dropped, and a note says how many.
-    `unwrap` makes an av frame of a Frame. `notes` are sentences for the user, also logged.
+    `unwrap` makes an av frame of a Frame, in GPU memory where `why_host` allows it. `notes` are
+    sentences for the user, also logged.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Writer:
         given = encoding.encoder_options(spec.options)
         muxing = options.split(codec, form, given)
         mine = {key: value for key, value in given.items() if key not in muxing}
+        nvenc.check(codec, mine)
         self._one_picture = form == "image2" and not self._target.pictures
         if form == "yuv4mpegpipe":
             muxing.setdefault("strict", "-1")  # more than 8 bits: what every reader takes
@@ -142,6 +144,11 @@ class Writer:
         tags.apply(self._container, spec.tags)
 
     # ---- writing ---------------------------------------------------------------------------
+
+    def why_host(self, frame: Frame) -> str | None:
+        """Why a device frame has to be downloaded before `write`: None if it goes to the encoder
+        as it is, "" if there is nothing to say. May be asked from another thread."""
+        return self._encoder.why_host(frame, self.spec.pix_fmt)
 
     def write(self, item: Item) -> None:
         """Encode a frame, or mux a packet of a copied stream."""

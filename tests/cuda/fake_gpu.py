@@ -151,6 +151,7 @@ class FakeGpu(Device):
         self._folder = folder
         self._random = random.Random(seed)
         self.turn = threading.RLock()
+        self._taking = threading.RLock()
         self._buffers: dict[int, Any] = {}
         self._room = room
         self._constant: dict[int, Any] = {}
@@ -185,7 +186,7 @@ class FakeGpu(Device):
     def event(self) -> FakeEvent:
         return FakeEvent(self)
 
-    def record(self, event: FakeEvent, stream: Any) -> None:
+    def _record(self, event: FakeEvent, stream: Any) -> None:
         def passed() -> None:
             event.passed = True
 

@@ -19,9 +19,10 @@ from avdnn import cuda, filters, host, pipeline
 from avdnn.acceleration import plan
 from avdnn.cuda.blocks import Memory, Pool
 from avdnn.cuda.decode import DeviceReader
-from avdnn.errors import AvdnnError, DeviceError
+from avdnn.errors import AvdnnError, DeviceError, ModelError
 from avdnn.filters import Context
 from avdnn.filters._device_jobs import Jobs
+from avdnn.filters._replay import Replay
 from avdnn.filters.hwdownload import HwDownload
 from avdnn.frame import Frame, Meta
 from avdnn.job import InputSpec, Job, OutputSpec
@@ -84,6 +85,37 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, (module, channels) in made.items():
         traced = torch.jit.trace(module.eval(), torch.rand(1, channels, 24, 24))
         traced.save(str(folder / f"{name}.pt"))
+
+    class Fixed(nn.Module):
+        """Takes pictures of one size."""
+
+        def __init__(self, body: nn.Module, side: int) -> None:
+            super().__init__()
+            self.body = body
+            self.side = side
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.shape[2] != self.side or x.shape[3] != self.side:
+                raise RuntimeError("pictures of another size")
+            return self.body(x)
+
+    class Looks(nn.Module):
+        """Takes another way for bright pictures."""
+
+        def __init__(self, body: nn.Module) -> None:
+            super().__init__()
+            self.body = body
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if bool(x.mean() > 0.45):
+                return self.body(x)
+            return 1 - self.body(x)
+
+    for side in (64, 512):
+        for name, channels in (("luma", 1), ("rgb", 3)):
+            fixed = torch.jit.script(Fixed(enlarger(channels), side).eval())
+            fixed.save(str(folder / f"{name}2x-{side}.pt"))
+    torch.jit.script(Looks(enlarger(1)).eval()).save(str(folder / "looks.pt"))
     return folder
 
 
@@ -232,7 +264,7 @@ _EXPECTED: dict[str, list[Frame]] = {}
 
 
 @pytest.mark.parametrize("batch", [1, 8])
-@pytest.mark.parametrize("options", ["", ":options=compile=1", ":options=capture=1"])
+@pytest.mark.parametrize("options", ["", ":options=compile=1", ":options=capture=0"])
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_luma_network_matches_the_cpu(
     networks: Path, clips: dict[str, Path], precision: str, options: str, batch: int
@@ -257,6 +289,92 @@ def test_luma_network_matches_the_cpu(
             # libswscale's SIMD rounds some samples down, hence 1 LSB.
             delta = one.planes[1][..., component].astype(int) - other.planes[1 + component]
             assert np.abs(delta).max() <= 1
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("more", ["", ":fit=tile:overlap=40"])
+@pytest.mark.parametrize("model", ["luma2x", "rgb2x", "luma2x-64", "rgb2x-64", "rgb2x-512"])
+def test_recorded_jobs_give_the_frames_of_step_by_step(
+    networks: Path, clips: dict[str, Path], model: str, more: str, precision: str, batch: int
+) -> None:
+    text = f"dnn_processing=dnn_backend=torch:model={networks}/{model}.pt"
+    text = f"{text}:precision={precision}:batch_size={batch}{more}"
+    said: list[str] = []
+    got = on_device(clips["odd"], text, 1, said)
+    assert "step by step" not in "".join(said)
+    expected = on_device(clips["odd"], f"{text}:options=capture=0")
+    assert len(got) == len(expected) == 30
+    for one, other in zip(got, expected, strict=True):
+        for a, b in zip(one.planes, other.planes, strict=True):
+            # A recorded network may take other kernels.
+            assert np.abs(a.astype(int) - b).max() <= 1
+
+
+def test_network_that_looks_at_its_pixels_goes_step_by_step(
+    networks: Path, clips: dict[str, Path]
+) -> None:
+    said: list[str] = []
+    text = f"dnn_processing=dnn_backend=torch:model={networks}/looks.pt"
+    for precision in ("float32", "float16"):
+        got = on_device(clips["odd"], f"{text}:precision={precision}", 1, said)
+        expected = on_host(clips["odd"], f"{text}:precision=float32:device=cpu")
+        assert [line for line in said if "step by step" in line]
+        for one, other in zip(got, expected, strict=True):
+            assert np.abs(luma(one) - luma(other)).max() <= (1 if precision == "float32" else 2)
+    with pytest.raises(ModelError, match="capture=1"):
+        on_device(clips["odd"], f"{text}:options=capture=1")
+    # The stream is as it was.
+    after = f"dnn_processing=dnn_backend=torch:model={networks}/luma2x.pt:precision=float32"
+    assert len(on_device(clips["odd"], after)) == 30
+
+
+@pytest.mark.parametrize("batch", [1, 6])
+@pytest.mark.parametrize(
+    ("model", "more", "words"),
+    [
+        ("luma2x-64", "", "tiles of 64x64"),
+        ("luma2x-64", ":overlap=5", "blended"),
+        ("luma2x-64", ":fit=scale", "are scaled"),
+        ("luma2x-512", "", "padded to 512x512"),
+        ("luma2x", ":fit=tile", "tiles of"),
+    ],
+)
+@pytest.mark.parametrize("name", ["odd", "ten"])
+def test_model_of_another_size_is_fitted_as_on_the_cpu(
+    networks: Path,
+    clips: dict[str, Path],
+    name: str,
+    model: str,
+    more: str,
+    words: str,
+    batch: int,
+) -> None:
+    said: list[str] = []
+    text = f"dnn_processing=dnn_backend=torch:model={networks}/{model}.pt:precision=float32{more}"
+    got = on_device(clips[name], f"{text}:batch_size={batch}", 1, said)
+    assert words in said[0]
+    expected = on_host(clips[name], f"{text}:device=cpu:batch_size=4")
+    for one, other in zip(got, expected, strict=True):
+        assert one.meta.pts == other.meta.pts
+        assert np.abs(luma(one) - luma(other)).max() <= 1
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("more", ["", ":options=compile=1"])
+def test_colour_model_in_tiles_is_the_model_on_the_whole_frame(
+    networks: Path, clips: dict[str, Path], precision: str, more: str
+) -> None:
+    text = f"dnn_processing=dnn_backend=torch:model={networks}/rgb2x"
+    said: list[str] = []
+    tiled = on_device(
+        clips["odd"], f"{text}-64.pt:precision={precision}:batch_size=8{more}", 1, said
+    )
+    assert "cut in the middle" in said[0]
+    whole = on_device(clips["odd"], f"{text}.pt:precision={precision}")
+    for one, other in zip(tiled, whole, strict=True):
+        for a, b in zip(one.planes, other.planes, strict=True):
+            assert np.abs(a.astype(int) - b).max() <= (1 if precision == "float32" else 2)
 
 
 def test_ten_bit_frames_keep_their_depth(networks: Path, clips: dict[str, Path]) -> None:
@@ -328,7 +446,7 @@ def test_twenty_runs_under_stress_give_one_hash(
     import torch
 
     device = cuda.device(0)
-    give, infer = Pool.give, Jobs._inferred
+    give, infer, play = Pool.give, Jobs._inferred, Replay._play
 
     def poisoned(pool: Pool, memory: Memory, streams: dict[int, Any]) -> None:
         if pool is device.pool:
@@ -340,20 +458,29 @@ def test_twenty_runs_under_stress_give_one_hash(
             streams = {device.copies.ptr: device.copies}
         give(pool, memory, streams)
 
-    def slow(jobs: Jobs, inputs: Any) -> Any:
+    def sleep() -> None:
         with torch.cuda.stream(torch.cuda.ExternalStream(device.compute.ptr)):
             torch.cuda._sleep(200_000)
+
+    def slow(jobs: Jobs, inputs: Any) -> Any:
+        sleep()
         return infer(jobs, inputs)
+
+    def slowly_played(replay: Replay) -> None:
+        sleep()
+        play(replay)
 
     long = repeated(clips["small"], tmp_path / "long.mkv", 2100)
     text = f"dnn_processing=dnn_backend=torch:model={networks}/luma2x.pt:precision=float32"
     wanted = None
     monkeypatch.setattr(Pool, "give", poisoned)
     monkeypatch.setattr(Jobs, "_inferred", slow)
+    monkeypatch.setattr(Replay, "_play", slowly_played)
     for turn in range(20):
         context = Context(say=lambda line: None)
-        batch = (1, 4, 8)[turn % 3]
-        chain = [*filters.build(f"{text}:batch_size={batch}", context), HwDownload(context)]
+        batch, capture = (1, 4, 8)[turn % 3], turn // 10
+        options = f"batch_size={batch}:options=capture={capture}"
+        chain = [*filters.build(f"{text}:{options}", context), HwDownload(context)]
         reader = DeviceReader(
             InputSpec(str(long), decoders=(1, 2, 4)[turn // 3 % 3]),
             device,

@@ -15,7 +15,7 @@ import pytest
 from avdnn import backends, cuda, filters, host
 from avdnn.backends import Options
 from avdnn.cuda import frames as cuda_frames
-from avdnn.errors import DeviceError, FormatError, InferenceError, NonFiniteError
+from avdnn.errors import DeviceError, FormatError, InferenceError, ModelError, NonFiniteError
 from avdnn.filters import Context
 from avdnn.frame import Arrays, Frame, Layout, Meta, ModelInfo, Precision, Shapes, TensorSpec
 from avdnn.pixfmt import pixel_format
@@ -79,9 +79,12 @@ class FakeBackend:
 
     def capture(self, work: Callable[[], object]) -> Any:
         stream = self.options.stream
-        before, stream.work = stream.work, type(stream.work)()
-        work()
-        recorded, stream.work = list(stream.work), before
+        with self._gpu.turn:
+            before, stream.work = stream.work, type(stream.work)()
+            try:
+                work()
+            finally:
+                recorded, stream.work = list(stream.work), before
 
         class Graph:
             @staticmethod
@@ -303,8 +306,80 @@ def test_recorded_job_gives_the_same_frames(setup: Setup, batch: int, count: int
         assert one.meta == other.meta
         pair = [cuda_frames.to_host(setup.gpu, frame).planes for frame in (one, other)]
         assert all(np.array_equal(a, b) for a, b in zip(*pair, strict=True))
-    # Once to see what comes out, once to warm up, once to record; never again.
-    assert len(setup.loaded[1].batches) == 3 < max(calls, 4)
+    # The first job, once to see what comes out, twice to try it, once to record; never again.
+    assert len(setup.loaded[1].batches) == (5 if count > batch else 1)
+    assert calls == -(-count // batch)
+
+
+def test_recording_that_is_asked_for_takes_the_first_job(setup: Setup) -> None:
+    setup.captures = True
+    text = "dnn_processing=model=net.pt:precision=float32:options=capture=1"
+    assert values(setup, setup.run(text, frames(setup, 1))) == [(0, 20)]
+    assert len(setup.loaded[0].batches) == 4
+
+
+def unable(setup: Setup, monkeypatch: pytest.MonkeyPatch, capture: Any) -> None:
+    setup.captures = True
+    monkeypatch.setattr(FakeBackend, "capture", capture)
+
+
+CANNOT = "torch cannot record what the network does: it looks at its pixels"
+
+
+def test_job_that_cannot_be_recorded_goes_step_by_step_and_it_is_said_once(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def capture(backend: FakeBackend, work: Callable[[], object]) -> Any:
+        raise ModelError(CANNOT)
+
+    unable(setup, monkeypatch, capture)
+    text = "dnn_processing=model=net.pt:precision=float32"
+    made = setup.run(text, frames(setup, 9))
+    assert values(setup, made) == [(n, n + 20) for n in range(9)]
+    assert setup.said == [f"net.pt: jobs are put into the stream step by step: {CANNOT}"]
+    with pytest.raises(ModelError, match=f"net.pt: capture=1: {CANNOT}"):
+        setup.run(f"{text}:options=capture=1", frames(setup, 9))
+    assert setup.loaded[-1].closed
+
+
+def test_recording_of_other_pixels_is_not_used(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Graph:
+        """Does nothing: what was there stays."""
+
+        @staticmethod
+        def replay() -> None:
+            pass
+
+    unable(setup, monkeypatch, lambda backend, work: Graph)
+    text = "dnn_processing=model=net.pt:precision=float32"
+    made = setup.run(text, frames(setup, 9))
+    assert values(setup, made) == [(n, n + 20) for n in range(9)]
+    assert len(setup.said) == 1
+    assert "same pixels" in setup.said[0]
+
+
+def test_memory_that_a_recording_lacks_is_told_where_it_was_asked_for(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def capture(backend: FakeBackend, work: Callable[[], object]) -> Any:
+        cause = RuntimeError("CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has")
+        raise ModelError("it cannot be recorded") from cause
+
+    unable(setup, monkeypatch, capture)
+    text = "dnn_processing=model=net.pt:precision=float32"
+    assert len(setup.run(text, frames(setup, 3))) == 3
+    with pytest.raises(DeviceError, match=r"3.00 GiB more are needed.*batch_size="):
+        setup.run(f"{text}:options=capture=1", frames(setup, 3))
+
+
+def test_precision_that_is_given_up_is_recorded_anew(setup: Setup) -> None:
+    setup.captures, setup.fast = True, blows_up(25.5)
+    made = setup.run("dnn_processing=model=net.pt:batch_size=2", frames(setup, 40))
+    assert values(setup, made) == [(n, n + 20) for n in range(40)]
+    assert "float32 from here on" in setup.said[1]
+    assert setup.loaded[-1].batches.count(2) == 5
 
 
 def test_recorded_job_takes_frames_of_slots_at_once_and_falls_back_for_others(

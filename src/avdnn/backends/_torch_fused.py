@@ -36,6 +36,7 @@ class Fused:
         self._module = module
         self._compiled = compiled
         self._ready: dict[tuple[int, ...], Run] = {}
+        self._refused: dict[tuple[int, ...], ModelError] = {}
         self._preparing = Lock()
         if compiled and cache is not None:
             keep_cache(cache)
@@ -67,7 +68,15 @@ class Fused:
             return recorded(self._module, example)
         except ModelError as error:
             _log.warning("%s: it runs as it is, and its convolutions may use TF32", error)
+            self._refused[tuple(example.shape)] = error
             return self._module
+
+    def check(self, example: Any) -> None:
+        """ModelError if tensors like `example` go through it in no known course."""
+        self(example)
+        error = self._refused.get(tuple(example.shape))
+        if error is not None:
+            raise error
 
     @property
     def is_made_ready(self) -> bool:
@@ -80,6 +89,14 @@ def recorded(module: Run, example: Any) -> Run:
     made: Run = record(module, example)
     _same(module, made, example, "recording")
     return made
+
+
+def check_course(run: Run, example: Any) -> None:
+    """ModelError unless the network does the same to all tensors like `example`."""
+    if isinstance(run, Fused):
+        run.check(example)
+    else:
+        recorded(run, example)
 
 
 def fused(module: Run, example: Any) -> Run:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
-from ..frame import Layout, Precision
+from ..frame import Layout, Precision, Shape
 from ._torch_file import Program, deprecated_script, first_line
-from ._torch_fused import Fused
+from ._torch_fused import Fused, check_course
 
 
 class Network:
@@ -73,6 +73,17 @@ class Network:
         exact = self.program.scripted and self.dtype.itemsize == 4
         if compiled or exact:
             self.call = Fused(self.call, compiled=compiled, cache=cache)
+
+    def check_course(self, shape: Shape, device: Any) -> None:
+        """ModelError unless it does the same to all pictures of a batch of this shape.
+
+        One picture is enough, where the network takes one.
+        """
+        import torch
+
+        count = shape[0] if self.program.shape or self.is_fused else 1
+        example = torch.rand((count, *shape[1:]), dtype=torch.float32, device=device)
+        check_course(self.call, self._laid_out(example.to(self.dtype)))
 
     @property
     def is_fused(self) -> bool:

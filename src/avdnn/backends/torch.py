@@ -32,7 +32,7 @@ SUFFIXES: tuple[str, ...] = (".pt", ".pt2", ".ts", ".pth", ".safetensors", ".ckp
 KEYS: Mapping[str, str] = {
     "optimize": "1 (default): freeze TorchScript and lay tensors out channels last, 0: as it is",
     "compile": "1: compile the network (slow start; needs a C++ compiler), 0 (default): do not",
-    "capture": "1 (default with compile=1): replay jobs on GPU frames as a CUDA graph, 0: do not",
+    "capture": "1 (default where possible): replay jobs on GPU frames as a CUDA graph, 0: do not",
 }
 
 
@@ -60,7 +60,7 @@ def load(model: Path, options: Options) -> Torch:
         )
     flags = {key: _flag(options.config, key, key == "optimize") for key in KEYS}
     if "capture" not in options.config:
-        flags["capture"] = flags["compile"] and options.stream is not None
+        flags["capture"] = options.stream is not None and device.startswith("cuda")
     if device == "cpu":
         keep_pages()
         torch.set_num_threads(options.threads or _cpu.cores())
@@ -112,6 +112,7 @@ class Torch:
         self._stream = options.stream
         self._owned = owned
         self._worked: set[Shape] = set()
+        self._last: Shape = ()
         self._shapes: dict[Shape, Shapes] = {}
         sample = options.sample
         if options.stream is not None:
@@ -165,11 +166,21 @@ class Torch:
         return self._workers.submit(partial(self._infer, inputs))
 
     def capture(self, work: Callable[[], object]) -> Any:
-        """What `work` puts into the stream, this network's jobs among it, as a CUDA graph."""
+        """What `work` puts into the stream, this network's jobs among it, as a CUDA graph.
+
+        `work` has run before. ModelError where its course may depend on the pixels, or where
+        something that it does cannot be recorded.
+        """
         import torch
 
         with torch.inference_mode(), _torch_cuda.ordered_on(self._stream, self._device):
-            return captured(work)
+            self._network.check_course(self._last, self._device)
+            try:
+                return captured(work)
+            except Exception as error:
+                # Whatever a program does that cannot be recorded ends it in its own way.
+                text = f"it cannot be recorded: {first_line(_first(error))}"
+                raise ModelError(text, backend="torch") from error
 
     def close(self) -> None:
         """Wait for running jobs and free the network."""
@@ -235,7 +246,8 @@ class Torch:
         except Exception as error:
             # A program may raise anything; all of it means that this job failed.
             raise InferenceError(self._failure(error, tensor), backend="torch") from error
-        self._worked.add(tuple(tensor.shape))
+        self._last = tuple(tensor.shape)
+        self._worked.add(self._last)
         foreign = {*self._owned, tensor.untyped_storage().data_ptr()}
         results = {}
         for name, value in made.items():
@@ -255,6 +267,12 @@ class Torch:
             shape = "x".join(map(str, next(iter(others))))
             text += f" (it runs on {shape}: other sizes may not be possible)"
         return text
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error that all others came of."""
+    before = error.__cause__ or error.__context__
+    return error if before is None else _first(before)
 
 
 def _closed(_: Any) -> Any:

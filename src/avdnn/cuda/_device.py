@@ -71,6 +71,7 @@ class Device:
         self._functions: dict[tuple[str, str, str], int] = {}
         self._tables: dict[int, tuple[Array, Any]] = {}
         self._lock = threading.Lock()
+        self._taking = threading.RLock()
         with reporting(self.label, "start"):
             count = self._cp.cuda.runtime.getDeviceCount()
             if not 0 <= index < count:
@@ -119,7 +120,17 @@ class Device:
     def record(self, event: Any, stream: Any) -> None:
         """Put an event behind all that is in `stream`."""
         self.use()
+        with self._taking:
+            self._record(event, stream)
+
+    def _record(self, event: Any, stream: Any) -> None:
         self._driver.record(event, stream.ptr)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Keep other threads' events out of `compute` while work there becomes a graph."""
+        with self._taking:
+            yield
 
     def order(self, before: Any, after: int) -> None:
         """Let the stream of handle `after` wait for what is in `before` now."""

@@ -61,7 +61,7 @@ class Jobs:
     def __init__(self, device: Device, backend: Backend, route: Route) -> None:
         self._device = device
         self._backend = backend
-        self._route = route
+        self.route = route
         self.replay: Replay | None = None
 
     def put(self, frames: list[Frame]) -> Job:
@@ -81,7 +81,7 @@ class Jobs:
         return Job(made, told, self._backend.info.precision, event, (*keep, *frames))
 
     def _step_by_step(self, frames: list[Frame]) -> tuple[list[Frame], Array, tuple[Any, ...]]:
-        device, route = self._device, self._route
+        device, route = self._device, self.route
         tensor = cuda_tensors.pack(
             device,
             frames,

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import host
 from ..backends import Backend, Options
-from ..cuda import Device
+from ..cuda import Device, OutOfDeviceMemory
 from ..cuda import frames as cuda_frames
 from ..errors import (
     FormatError,
@@ -67,9 +67,7 @@ class DeviceSession(Session):
         picture = first.width * first.height * itemsize * 3 // 2
         self._job_bytes = self.batch * picture * (1 + ENLARGED)
         self._jobs = self._jobs_of(self._backend, first)
-        if getattr(self._backend, "captures", False):
-            route = self._route(self._backend, first)
-            self._jobs.replay = Replay(device, self._backend, route, first, self.batch)
+        self._records = self._records_from()
 
     def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
         told = super()._wanted(size, precision)
@@ -170,6 +168,9 @@ class DeviceSession(Session):
         return host.output_size(made, out)
 
     def start(self, frames: list[Frame]) -> Future[Arrays]:
+        if self._records == 0:
+            self._record(frames[0])
+        self._records -= 1
         with self._context.clock.measure("put into the stream"):
             return self._jobs.put(frames)
 
@@ -206,6 +207,7 @@ class DeviceSession(Session):
             self._retired.append(self._backend)
             self._backend = self._exact
             self._jobs = self._jobs_of(self._exact, frame)
+            self._records = self._records_from()
             self._context.say(f"{what} in {running}; float32 from here on")
         return made
 
@@ -216,6 +218,30 @@ class DeviceSession(Session):
         super().close()
         for backend in self._retired:
             backend.close()
+
+    @property
+    def _asked(self) -> bool:
+        """Whether recording was asked for, and not only the default."""
+        return self._options.backend_configs.get("capture") == "1"
+
+    def _records_from(self) -> int:
+        """Jobs until one is recorded, which is not worth it for a single one; -1 for never."""
+        captures = getattr(self._backend, "captures", False)
+        return -1 if not captures else 0 if self._asked else 1
+
+    def _record(self, frame: Frame) -> None:
+        """Record the job for frames like this one; say why where that is not possible."""
+        jobs = self._jobs
+        with self._context.clock.measure("open"):
+            try:
+                jobs.replay = Replay(self._device, self._backend, jobs.route, frame, self.batch)
+            except (ModelError, InferenceError, OutOfDeviceMemory) as error:
+                if self._asked:
+                    exhausted(self._device, error)
+                    raise ModelError(f"{self._model.name}: capture=1: {error}") from error
+                self._context.say(
+                    f"{self._model.name}: jobs are put into the stream step by step: {error}"
+                )
 
     def _jobs_of(self, backend: Backend, frame: Frame) -> Jobs:
         """Jobs of a backend on frames like this one."""
@@ -245,7 +271,7 @@ def _measurable(wanted: Options) -> Options:
     """For trials on pictures of several sizes in host memory, where NumPy has no bfloat16."""
     exact = wanted.precision is Precision.BFLOAT16
     precision = Precision.FLOAT32 if exact else wanted.precision
-    config = {key: value for key, value in wanted.config.items() if key not in RECORDING}
+    config = {key: value for key, value in wanted.config.items() if key != "compile"}
     return replace(wanted, precision=precision, config=config)
 
 

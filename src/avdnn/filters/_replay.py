@@ -10,11 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cuda import Device
+import numpy as np
+
+from ..cuda import Device, pinned_array
 from ..cuda import tensors as cuda_tensors
 from ..cuda.frames import PITCH, empty_slot, follow, frame_in, geometry
+from ..errors import ModelError
 from ..frame import Array, Arrays, Frame, TensorSpec
 from ..pixfmt import pixel_format
+
+NOISE = np.random.default_rng(0).integers(0, 256, 1 << 18, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,55 +39,92 @@ class Route:
 class Replay:
     """The job of `backend` on up to `batch` frames that lie in memory as `first` does.
 
-    It is run once before it is recorded, so that all that it needs is there. Use `fits` before
-    `run`. `run` gives frames without an event: what is put into `compute` next comes behind them.
+    It is run some times before it is recorded, so that all that it needs is there; ModelError
+    where it cannot be recorded, or where its recording makes other frames of other pixels. Use
+    `fits` before `run`. `run` gives frames without an event: what is put into `compute` next
+    comes behind them.
     """
 
     def __init__(
         self, device: Device, backend: Any, route: Route, first: Frame, batch: int
     ) -> None:
-        given, spec, order, channels = route.given, route.out, route.order, route.channels
+        given, out = route.given, route.out
         self._device = device
         self._batch = batch
         self._places = _places(first)
         self._step = _size(first)
         self._input = device.pool.take(self._step * batch, device.compute)
         sources = [self._source(first, number) for number in range(batch)]
-        tensor = cuda_tensors.empty_tensor(
-            device, (first.height, first.width), given, channels, batch, route.packed
+        size = first.height, first.width
+        tensor = cuda_tensors.empty_tensor(device, size, given, route.channels, batch, route.packed)
+        self.flags = flags = device.array(
+            device.pool.take(4 * batch, device.compute), (batch,), "int32"
         )
-        self.flags = device.array(device.pool.take(4 * batch, device.compute), (batch,), "int32")
-        flags = self.flags
 
         def infer() -> tuple[Arrays, Array]:
-            cuda_tensors.fill(device, tensor, sources, given, order, channels)
+            cuda_tensors.fill(device, tensor, sources, given, route.order, route.channels)
             arrays: Arrays = backend.infer_async({given.name: tensor}).result()
-            return arrays, device.adopt(arrays[spec.name])
+            return arrays, device.adopt(arrays[out.name])
 
-        follow(first, device.compute)
-        for number in range(batch):
-            self._copy_in([first], number)
+        self._make_noise()
         held = infer()
-        width, height = cuda_tensors.made_size(held[1], spec, batch)
-        made = empty_slot(device, sources, width, height, device.compute, None)
-        device.mark(device.compute).synchronize()
+        self._size = cuda_tensors.made_size(held[1], out, batch)
+        self._made = made = empty_slot(device, sources, *self._size, device.compute, None)
 
         def work() -> None:
             nonlocal held
             held = infer()
             device.clear(flags, device.compute)
-            cuda_tensors.drain(device, held[1], spec, sources, made, flags, order)
+            cuda_tensors.drain(device, held[1], out, sources, made, flags, route.order)
 
+        self._form = pixel_format(first.format)
+        self._laid = geometry(self._form, *self._size)
         work()
-        device.mark(device.compute).synchronize()
-        self._graph = backend.capture(work)
-        self._keep = (sources, tensor, held, made)
-        self._made = made
-        form = pixel_format(first.format)
-        self._form, self._size = form, (width, height)
-        self._laid = geometry(form, width, height)
+        expected = self._codes()
+        follow(first, device.compute)
+        for number in range(batch):
+            self._copy_in([first], number)
+        work()
+        with device.recording():
+            self._graph = backend.capture(work)
+        self._keep = (sources, tensor, held)
         handle: Callable[[], int] | None = getattr(self._graph, "raw_cuda_graph_exec", None)
         self._handle = handle() if handle is not None else 0
+        self._make_noise()
+        self._play()
+        self._compare(expected)
+
+    # ---- trying it -----------------------------------------------------------------------------
+
+    def _make_noise(self) -> None:
+        """Fill the input with other codes than those of any frame."""
+        noise = self._device.pointer(self._device.table(NOISE))
+        size = self._step * self._batch
+        for start in range(0, size, NOISE.size):
+            part = min(NOISE.size, size - start)
+            target, stream = self._input.pointer + start, self._device.compute
+            self._device.copy(target, part, noise, part, part, 1, stream)
+
+    def _codes(self) -> Array:
+        """What is in the frames that the job made, in host memory, now."""
+        device, size = self._device, self._laid.size * self._batch
+        landed = device.pinned.take(size, device.compute)
+        source = self._made[0].owner.pointer
+        device.copy(landed.pointer, size, source, size, size, 1, device.compute, way="down")
+        device.mark(device.compute).synchronize()
+        return pinned_array(landed, size).view(self._form.dtype)
+
+    def _compare(self, expected: Array) -> None:
+        """Refuse a recording that makes other frames than its job did.
+
+        A network may take another kernel when it is recorded, hence a code of 8 bits.
+        """
+        got, one = self._codes(), max(1, (self._form.peak + 1) >> 8) << self._form.shift
+        if np.array_equal(got, expected):
+            return
+        apart = np.abs(got.astype(np.int32) - expected).max()
+        if apart > one:
+            raise ModelError("its recording does not give the same pixels as the model")
 
     def _source(self, first: Frame, number: int) -> Frame:
         """Place `number` of the input."""
@@ -115,10 +157,7 @@ class Replay:
                     self._copy_in([frames[number]], number)
             else:
                 self._copy_in(frames[start : start + length], start)
-        if self._handle:
-            device.play(self._handle)
-        else:
-            self._graph.replay()
+        self._play()
         size = self._laid.size * len(frames)
         block = device.pool.take(size, stream)
         source = self._made[0].owner.pointer
@@ -140,6 +179,12 @@ class Replay:
             )
             for number, frame in enumerate(frames)
         ]
+
+    def _play(self) -> None:
+        if self._handle:
+            self._device.play(self._handle)
+        else:
+            self._graph.replay()
 
     def _copy_in(self, frames: Sequence[Frame], place: int) -> None:
         """Copy frames that lie one behind the other to place `place` of the input and on."""

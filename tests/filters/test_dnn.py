@@ -112,6 +112,46 @@ def test_auto_falls_back_to_float32_and_says_why(fake: Any, lsb: float) -> None:
     assert np.array_equal(frames[1].planes[0], clip(2)[1].planes[0])
 
 
+def test_black_first_frame_does_not_decide(fake: Any) -> None:
+    def wrong_where_bright(x: Any, precision: Precision) -> Any:
+        return np.array(x) if precision is Precision.FLOAT32 else x * np.float32(0.9)
+
+    _, text = fake(wrong_where_bright, able=FAST)
+    frames = clip(3)
+    frames[0].planes[0][...] = 0
+    run = Run(text, frames)
+    made = run.all()
+    assert "in float32 (bfloat16 is " in run.notes[0]
+    assert "from float32 on a test picture and the first frame; 4 LSB" in run.notes[0]
+    assert np.array_equal(made[2].planes[0], frames[2].planes[0])
+
+
+def test_first_frame_decides_where_the_test_picture_does_not(fake: Any) -> None:
+    def wrong_where_flat(x: Any, precision: Precision) -> Any:
+        wrong = precision is not Precision.FLOAT32 and np.ptp(x) == 0
+        return x + np.float32(0.1 if wrong else 0)
+
+    _, text = fake(wrong_where_flat, able=FAST)
+    frames = clip(2)
+    frames[0].planes[0][...] = 0
+    run = Run(text, frames)
+    run.all()
+    assert "in float32 (bfloat16 is 26 LSB" in run.notes[0]
+
+
+def test_test_picture_that_float32_cannot_take_is_left_out(fake: Any) -> None:
+    def only_flat(x: Any, precision: Precision) -> Any:
+        return np.array(x) if np.ptp(x) == 0 else np.full_like(x, np.nan)
+
+    _, text = fake(only_flat, able=FAST)
+    frames = clip(2)
+    for frame in frames:
+        frame.planes[0][...] = 7
+    run = Run(text, frames)
+    assert len(run.all()) == 2
+    assert "in bfloat16 (at most 0 LSB and inf dB from float32 on the first frame)" in run.notes[0]
+
+
 def test_the_asked_precision_is_run_or_refused(fake: Any) -> None:
     module, text = fake(off_by(50), able=FAST)
     Run(f"{text}:precision=bfloat16", clip(1)).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -15,13 +14,10 @@ from ..backends import Backend, Options
 from ..errors import FormatError, InferenceError, ModelError, NonFiniteError
 from ..fit import Plan, fitted
 from ..frame import Array, Arrays, Frame, Layout, ModelInfo, Precision, TensorSpec
-from ..pixfmt import Family, PixelFormat, pixel_format
+from ..pixfmt import PixelFormat, pixel_format
 from . import Context
 from ._options import DnnOptions, OnNan, backend_options
-
-MOST_LSB = 4.0
-LEAST_PSNR = 48.0
-"""What `precision=auto` lets a fast precision differ from float32 on the first frame."""
+from ._precision import LEAST_PSNR, MOST_LSB, NOTHING_ALIKE, Apart, difference, trial_picture
 
 
 class Session:
@@ -107,30 +103,48 @@ class Session:
         return self._faster(first, able[0])
 
     def _faster(self, first: Frame, fast: Precision) -> Backend:
-        """The fast precision if it holds on the first frame, else float32."""
+        """The fast precision if it holds on a test picture and the first frame, else float32."""
         exact = self._load(first, Precision.FLOAT32)
         quick = self._load(first, fast)
         try:
-            wanted = self._once(exact, first)
-            try:
-                got = self._once(quick, first)
-                most, psnr = difference(self._in_host(wanted), self._in_host(got))
-            except NonFiniteError:
-                most, psnr = math.inf, 0.0
+            apart, on = self._apart(exact, quick, first)
         except BaseException:
             exact.close()
             quick.close()
             raise
-        measured = f"{most:g} LSB and {psnr:.1f} dB from float32 on the first frame"
-        if most <= MOST_LSB and psnr >= LEAST_PSNR:
+        if apart.small:
             exact.close()
-            self._say_precision(quick, f"at most {measured}")
+            self._say_precision(quick, f"at most {apart} {on}")
             return quick
         quick.close()
-        self._say_precision(
-            exact, f"{fast} is {measured}; {MOST_LSB:g} LSB and {LEAST_PSNR:g} dB are the limits"
-        )
+        limits = f"{MOST_LSB:g} LSB and {LEAST_PSNR:g} dB are the limits"
+        self._say_precision(exact, f"{fast} is {apart} {on}; {limits}")
         return exact
+
+    def _apart(self, exact: Backend, quick: Backend, first: Frame) -> tuple[Apart, str]:
+        """The worst of a test picture and the first frame, and on which of them it was measured.
+
+        What a first frame of one colour would not show the test picture does. One that the model
+        makes NaN or infinity of in float32 says nothing.
+        """
+        apart = self._apart_on(exact, quick, first)
+        try:
+            other = self._apart_on(exact, quick, self._where(first, trial_picture(first)))
+        except NonFiniteError:
+            return apart, "on the first frame"
+        return apart.worse(other), "on a test picture and the first frame"
+
+    def _apart_on(self, exact: Backend, quick: Backend, frame: Frame) -> Apart:
+        wanted = self._in_host(self._once(exact, frame))
+        try:
+            got = self._in_host(self._once(quick, frame))
+        except NonFiniteError:
+            return NOTHING_ALIKE
+        return difference(wanted, got)
+
+    def _where(self, first: Frame, made: Frame) -> Frame:
+        """A host frame in the memory of the first frame."""
+        return made
 
     def _in_host(self, frame: Frame) -> Frame:
         """A frame that _once made, in host memory."""
@@ -298,21 +312,3 @@ def _fitting(channels: int, form: PixelFormat) -> str:
     if channels == 3:
         return "format=rgb24" if form.depth == 8 else "format=gbrp16le"
     return "a filter that makes 1 or 3 channels"
-
-
-def difference(wanted: Frame, got: Frame) -> tuple[float, float]:
-    """Largest difference in LSB of 8 bit, and PSNR in dB, over what the model wrote."""
-    form = pixel_format(wanted.format)
-    count = 3 if form.family is Family.PLANAR else 1
-    most, total, samples = 0.0, 0.0, 0
-    for one, other in zip(wanted.planes[:count], got.planes[:count], strict=True):
-        if one.shape != other.shape:
-            return math.inf, 0.0
-        delta = (one >> form.shift if form.shift else one).astype(np.float64)
-        delta -= other >> form.shift if form.shift else other
-        most = max(most, float(np.abs(delta).max(initial=0.0)))
-        total += float(np.square(delta).sum())
-        samples += delta.size
-    error = total / max(samples, 1) / form.peak**2
-    psnr = math.inf if error == 0 else -10 * math.log10(error)
-    return most * 255 / form.peak, psnr

@@ -20,6 +20,7 @@ from avdnn import backends, pipeline
 from avdnn.cli import main
 from avdnn.errors import BackendUnavailable, DeviceError, GraphError, InferenceError
 from avdnn.job import Job
+from avdnn.notes import NOTE
 from avdnn.pipeline import Report
 from avdnn.progress import Progress
 
@@ -254,14 +255,21 @@ def test_notes_are_shown_unless_the_level_is_below(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def note(job: Job, *, progress: Progress) -> Report:
-        logging.getLogger("avdnn.pipeline").warning("runs in %s", "float32")
+        log = logging.getLogger("avdnn.pipeline")
+        log.info("an inner matter")
+        log.log(NOTE, "runs in %s", "float32")
+        log.warning("on the CPU")
         return Report(1, 1.0, 0.5, 2.0, 1 << 20)
 
+    def shown(*words: str) -> str:
+        assert main(["run", *words, "a", "b"]) == 0
+        return capsys.readouterr().err
+
     monkeypatch.setattr(pipeline, "run", note)
-    assert main(["run", "a", "b"]) == 0
-    assert capsys.readouterr().err == "avdnn: runs in float32\n"
-    assert main(["run", "-v", "error", "a", "b"]) == 0
-    assert capsys.readouterr().err == ""
+    assert shown("-v", "error") == ""
+    assert shown("-v", "warning") == "avdnn: on the CPU\n"
+    assert shown() == shown("-v", "info") == "avdnn: runs in float32\navdnn: on the CPU\n"
+    assert shown("-v", "verbose").startswith("avdnn: an inner matter\n")
 
 
 def _until(ready: Path, process: subprocess.Popen[str]) -> None:

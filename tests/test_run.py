@@ -120,6 +120,20 @@ def test_a_named_colour_model_keeps_the_pixel_format(folder: Path, tmp_path: Pat
         assert opened.streams.video[0].format.name == "yuv420p"
 
 
+def test_losses_are_warnings_and_the_rest_is_noted(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = f"format=yuva420p,{dnn(folder / 'luma.model', ':precision=auto')}"
+    words = ["-y", "-i", folder / "in.mp4", "-vf", chain, "-c:v", "libx264", tmp_path / "out.mp4"]
+    assert run(*words) == 0
+    said = capsys.readouterr().err
+    assert "luma.model: native on" in said
+    assert run("-loglevel", "warning", *words) == 0
+    left = capsys.readouterr().err.splitlines()
+    assert left
+    assert all("loses" in line for line in left)
+
+
 @pytest.mark.parametrize("depth", ["yuv420p10le", "yuv422p10le"])
 def test_deep_video_stays_deep(folder: Path, tmp_path: Path, depth: str) -> None:
     deep, out = tmp_path / "deep.mkv", tmp_path / "out.mkv"

@@ -32,6 +32,9 @@ DECODED = frozenset(
 
 PROBE_PACKETS = 64
 
+Say: TypeAlias = Callable[[str], None]
+"""Takes a line for the user."""
+
 WhyHost: TypeAlias = Callable[[Frame], str | None]
 """Why a device frame has to be downloaded for its encoder, as Writer.why_host says."""
 
@@ -78,8 +81,11 @@ class Plan:
         return [*first, *chain, HwDownload(context, lenient=True, stays=direct)]
 
 
-def plan(job: Job, say: Callable[[str], None]) -> Plan:
-    """Read the options; -hwaccel auto and a job without a filter look what the machine has."""
+def plan(job: Job, say: Say, note: Say | None = None) -> Plan:
+    """Read the options; -hwaccel auto and a job without a filter look what the machine has.
+
+    `say` takes what is not as one may expect, `note` what is.
+    """
     spec = job.input
     wanted = spec.hwaccel.lower()
     if spec.hwaccel_output_format not in ("", "cuda"):
@@ -93,9 +99,9 @@ def plan(job: Job, say: Callable[[str], None]) -> Plan:
     if wanted in ("cuda", "nvdec"):
         return Plan(spec, _device(spec), stays)
     if wanted == "auto":
-        return _auto(spec, stays, say)
+        return _auto(spec, stays, say, note or say)
     if wanted == "" and job.vf is None and _may_run_on_gpu(job):
-        return _unasked(spec, say)
+        return _unasked(spec, say, note or say)
     return Plan(spec)
 
 
@@ -131,7 +137,7 @@ def _device(spec: InputSpec) -> Any:
     return cuda.device(cuda_choice.gpu_index(spec.hwaccel_device))
 
 
-def _auto(spec: InputSpec, stays: bool, say: Callable[[str], None]) -> Plan:
+def _auto(spec: InputSpec, stays: bool, say: Say, note: Say) -> Plan:
     """NVDEC where it decodes the file, else the CPU; says which."""
     try:
         device = _device(spec)
@@ -143,7 +149,7 @@ def _auto(spec: InputSpec, stays: bool, say: Callable[[str], None]) -> Plan:
             raise UsageError(f"-hwaccel_output_format cuda: decoding is left to the CPU: {why}")
         say(f"decoding on the CPU: {why}")
         return Plan(replace(spec, hwaccel=""))
-    say(f"decoding on {device.label} ({device.name})")
+    note(f"decoding on {device.label} ({device.name})")
     return Plan(spec, device, stays)
 
 
@@ -166,7 +172,7 @@ def _has_torch_form(model: str) -> bool:
     return backends.reads("torch", models.resolve(model))
 
 
-def _unasked(spec: InputSpec, say: Callable[[str], None]) -> Plan:
+def _unasked(spec: InputSpec, say: Say, note: Say) -> Plan:
     """The whole way on the GPU where there is one and it decodes the file."""
     try:
         device = _device(spec)
@@ -176,7 +182,7 @@ def _unasked(spec: InputSpec, say: Callable[[str], None]) -> Plan:
     if why:
         say(f"{device.label} ({device.name}) is not used: {why}")
         return Plan(spec)
-    say(f"{device.label} ({device.name}) decodes and runs the network; frames stay on it")
+    note(f"{device.label} ({device.name}) decodes and runs the network; frames stay on it")
     return Plan(replace(spec, decoders=0), device, stays=True, automatic=True)
 
 

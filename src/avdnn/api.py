@@ -13,6 +13,7 @@ from .channel import close_items
 from .filters import Context
 from .frame import Frame
 from .job import InputSpec, Job, OutputSpec
+from .notes import NOTE, teller
 
 if TYPE_CHECKING:
     import av
@@ -52,7 +53,7 @@ def apply(frames: Iterable[av.VideoFrame], vf: str) -> Iterator[av.VideoFrame]:
     """
     from . import host
 
-    context = Context(say=_log.warning)
+    context = Context(say=_log.warning, note=teller(_log, NOTE))
     chain = filters.build(vf, context)
     wrapped = (host.from_av(frame) for frame in frames)
     return _unwrapped(filters.connect(chain, wrapped))

@@ -19,6 +19,7 @@ import typer
 from . import __version__
 from .errors import AvdnnError
 from .interrupt import Terminated, signals_raise
+from .notes import NOTE
 
 EXIT_CODES = """Exit codes: 0 done; 1 failed; 2 usage; 3 device or backend unavailable;
 130 interrupted by Ctrl-C; 143 terminated by SIGTERM."""
@@ -248,6 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: list[str]) -> int:
     notes = _Notes()
     _log.addHandler(notes)
+    _log.setLevel(NOTE)
     try:
         with signals_raise():
             return _run(argv)
@@ -257,6 +259,7 @@ def _main(argv: list[str]) -> int:
         return _say("terminated", 143)
     finally:
         _log.removeHandler(notes)
+        _log.setLevel(logging.NOTSET)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from .interrupt import ShieldedStack
 from .job import Job, OutputSpec
 from .media.reader import Reader
 from .media.writer import Writer
+from .notes import NOTE, teller
 from .pixfmt import FORMATS, Family
 from .progress import Progress
 from .stage import Stage
@@ -68,19 +69,21 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
     """Do a job; the output file is there only if this returns.
 
     Errors of any thread are raised here, after all threads have ended. Notes for the user go to
-    this module's logger at WARNING.
+    this module's logger, at WARNING where something is lost or not as asked, else at NOTE.
     """
     keep_pages()
     progress = progress or Progress()
     clock = Clock()
+    note = teller(_log, NOTE)
     began, cpu_began = time.perf_counter(), time.process_time()
     first = 0.0
     with ShieldedStack() as opened:
-        plan = acceleration.plan(job, _log.warning)
+        plan = acceleration.plan(job, _log.warning, note)
         reader = opened.enter_context(plan.reader())
         rate = reader.nominal_rate
         context = Context(
             say=_log.warning,
+            note=note,
             clock=clock,
             cache=cache_folder(),
             frame_rate=str(rate) if rate else "",
@@ -197,7 +200,7 @@ def cache_folder() -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        _log.info("no cache for compiled models: %s", error)
+        _log.debug("no cache for compiled models: %s", error)
         return None
     return folder if os.access(folder, os.W_OK) else None
 

@@ -9,6 +9,7 @@ import av.logging
 import pytest
 
 from avdnn.command import loglevel
+from avdnn.notes import NOTE
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +26,19 @@ def _levels() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("level", "expected"),
-    [("quiet", logging.CRITICAL), ("error", logging.ERROR), ("info", logging.WARNING)],
+    [
+        ("quiet", logging.CRITICAL),
+        ("error", logging.ERROR),
+        ("warning", logging.WARNING),
+        ("info", NOTE),
+        ("verbose", logging.INFO),
+    ],
 )
 def test_levels_of_our_own_notes(level: str, expected: int) -> None:
     libav = av.logging.get_level()
     loglevel.apply(level)
     assert logging.getLogger("avdnn").level == expected
-    assert av.logging.get_level() == libav
+    assert (av.logging.get_level() == libav) == (level != "verbose")
 
 
 def test_no_level_changes_nothing() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 
+from ..notes import NOTE
+
 _PYTHON = {
     "quiet": logging.CRITICAL,
     "panic": logging.CRITICAL,
     "fatal": logging.CRITICAL,
     "error": logging.ERROR,
     "warning": logging.WARNING,
-    "info": logging.WARNING,
+    "info": NOTE,
     "verbose": logging.INFO,
     "debug": logging.DEBUG,
     "trace": logging.DEBUG,

@@ -35,7 +35,8 @@ class Filter(Protocol):
 class Context:
     """What a job's filters share.
 
-    `say` takes one-line notes for the user. `cache` is the folder for compiled models, or None.
+    `say` takes one-line warnings for the user, `note` lines that are merely good to know; without
+    it they are said too. `cache` is the folder for compiled models, or None.
     `frame_rate` is the source's nominal rate as text, for libavfilter. `filter_device` is the
     device that hwupload uses. `dnn_options` hold for every dnn filter that does not set them.
     """
@@ -46,6 +47,11 @@ class Context:
     frame_rate: str = ""
     filter_device: str = ""
     dnn_options: Mapping[str, str] = field(default_factory=dict)
+    note: Callable[[str], None] | None = None
+
+    def tell(self, text: str) -> None:
+        """Note a line."""
+        (self.note or self.say)(text)
 
 
 MOVERS = ("hwupload", "hwdownload")

@@ -34,7 +34,7 @@ class DnnFilter:
         prescale: int = 1,
     ) -> None:
         self._options = options
-        self._context = context = replace(context, say=_once(context.say))
+        self._context = context = replace(context, say=_once(context.say), note=_once(context.tell))
         self._prescale = prescale
         self._convert = Converter(formats, context, call.name)
         self._backend_name, self._model = locate(options)

@@ -14,6 +14,7 @@ from ..errors import DeviceError, GraphError
 from ..frame import Frame
 from ..graph import Call
 from ..media.listening import heard
+from ..media.losses import losses
 from . import Context, Item
 
 SAR_STEPS = 1024
@@ -80,7 +81,10 @@ class Converter:
         if self._running is None or not self._running.takes(frame):
             self._running = _Running(self._calls, frame, self._context, probe=False)
             made = next(self._running.push(frame))
-            self._context.say(f"{frame.format} frames become {made.format} for {self._why}")
+            lost = losses(frame.format, made.format)
+            say = self._context.say if lost else self._context.tell
+            more = f", which loses {' and '.join(lost)}" if lost else ""
+            say(f"{frame.format} frames become {made.format} for {self._why}{more}")
             return made
         return next(self._running.push(frame))
 

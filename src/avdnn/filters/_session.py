@@ -77,7 +77,7 @@ class Session:
 
     def _say_plan(self, plan: Plan) -> None:
         if plan.how and str(plan) != self._plan:
-            self._context.say(f"{self._model.name}: {plan}")
+            self._context.tell(f"{self._model.name}: {plan}")
         self._plan = str(plan)
 
     def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
@@ -152,7 +152,7 @@ class Session:
 
     def _say_precision(self, backend: Backend, why: str) -> None:
         info = backend.info
-        self._context.say(
+        self._context.tell(
             f"{self._model.name}: {self._name} on {info.device} in {info.precision} ({why})"
         )
 

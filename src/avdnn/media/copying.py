@@ -12,6 +12,7 @@ import av.error
 
 from ..errors import MediaError
 from ..job import OutputSpec
+from ..notes import NOTE
 from .opening import is_cover
 from .subtitles import TEXT_CODECS, TextSubtitles, is_text
 
@@ -76,13 +77,17 @@ class Copies:
         elif _fits(self._form, stream):
             self._keep(stream, self._container.add_stream_from_template(stream, opaque=True))
             if stream.type == "video" and not is_cover(stream):
-                self._note(f"{describe(stream)} is copied as it is; one video stream is processed")
+                self._note(
+                    f"{describe(stream)} is copied as it is; one video stream is processed", NOTE
+                )
         elif is_text(stream) and self._form.name in TEXT_CODECS:
             codec = TEXT_CODECS[self._form.name]
             made = TextSubtitles(self._container, stream, codec)
             self._texts[stream.index] = made
             self._keep(stream, made.stream)
-            self._note(f"{describe(stream)} is converted to {codec}: {self._form.name} needs it")
+            self._note(
+                f"{describe(stream)} is converted to {codec}: {self._form.name} needs it", NOTE
+            )
         elif stream.type in _SWITCHES:
             raise MediaError(
                 f"{self._spec.url}: {self._form.name} cannot hold {describe(stream)}; leave it out "
@@ -101,9 +106,9 @@ class Copies:
     def _leave_out(self, stream: av.stream.Stream, why: str) -> None:
         self._note(f"{describe(stream)} is left out: {why}")
 
-    def _note(self, note: str) -> None:
+    def _note(self, note: str, level: int = logging.WARNING) -> None:
         self.notes.append(note)
-        _log.warning("%s: %s", self._spec.url, note)
+        _log.log(level, "%s: %s", self._spec.url, note)
 
     def early(self, packet: av.Packet[Any]) -> bool:
         """Take what belongs into the header; True if the packet is used up."""

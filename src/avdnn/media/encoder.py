@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -13,7 +14,8 @@ from av.codec import Codec
 
 from ..errors import MediaError, UsageError
 from ..frame import Frame
-from ..properties import display_matrix, field_order
+from ..notes import NOTE
+from ..properties import field_order
 from ..versions import fraction
 from . import hdr, nvenc, options
 from .conversion import Converter, samples, target_colours
@@ -35,7 +37,7 @@ class VideoEncoder:
     """One encoder and its stream. The first frame decides size, format and tags.
 
     `encoding` are the encoder's options and `muxing` the container's. `note` takes sentences for
-    the user. Frames have to come in the order of their times.
+    the user, and their level if it is not WARNING. Frames have to come in the order of their times.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class VideoEncoder:
         url: str,
         encoding: Mapping[str, str],
         muxing: Mapping[str, str],
-        note: Callable[[str], None],
+        note: Callable[..., None],
     ) -> None:
         self.frames = 0
         self._container = container
@@ -87,18 +89,21 @@ class VideoEncoder:
         rate: Fraction | None,
         source_matrix: int,
         source_hdr: hdr.Hdr | None,
+        matrix: list[int],
     ) -> None:
-        """Plan for frames like the first one; `picture` is it as an av frame."""
-        turned = self._turns(display_matrix(frame.meta.template))
+        """Plan for frames like the first one; `picture` is it as an av frame, `matrix` its display
+        matrix, empty without one."""
+        turned = self._turns(matrix)
         if self._turner is not None:
             picture = self._turner.turn(picture)
         sar, self._own_format = frame.meta.sar, samples(picture)
         choice = Choice(self._own_format)
         if picture.sw_format is None:
             choice = choose_format(self._codec, pix_fmt, self._own_format)
-        for note in (choice.note, self._lost_bits()):
-            if note:
-                self._note(note)
+        if choice.note:
+            self._note(choice.note, logging.WARNING if choice.loses else NOTE)
+        if self._lost_bits():
+            self._note(self._lost_bits())
         colours = target_colours(self._codec.name, choice.pix_fmt, picture, source_matrix)
         self._converter = Converter(picture.width, picture.height, choice.pix_fmt, colours)
         self._like = Like(
@@ -117,11 +122,11 @@ class VideoEncoder:
         own = self._own_format
         return nvenc.lost_bits(self._codec, own, depth_of(own))
 
-    def why_host(self, frame: Frame, pix_fmt: str) -> str | None:
+    def why_host(self, frame: Frame, pix_fmt: str, matrix: list[int]) -> str | None:
         """Why a device frame has to come through host memory, as nvenc.why_host says."""
         why = nvenc.why_host(self._codec, frame, pix_fmt, self._encoding.get("gpu", ""))
         form = self._container.format.name
-        if why is None and form not in KEEPS_MATRIX and turns(display_matrix(frame.meta.template)):
+        if why is None and form not in KEEPS_MATRIX and matrix and turns(matrix):
             return f"the pictures are turned in host memory: {form} cannot store their rotation"
         return why
 
@@ -139,7 +144,7 @@ class VideoEncoder:
             return False
         if filters:
             self._turner = Turner(filters)
-            self._note(f"the pictures are turned upright: {form} cannot store their rotation")
+            self._note(f"the pictures are turned upright: {form} cannot store their rotation", NOTE)
         return swaps_sides(filters)
 
     @property

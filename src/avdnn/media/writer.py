@@ -17,6 +17,8 @@ from .. import host
 from ..errors import AvdnnError, MediaError, UsageError
 from ..frame import Frame
 from ..job import OutputSpec
+from ..notes import NOTE
+from ..properties import display_matrix
 from ..versions import AS_BYTES, fraction
 from . import anamorphic, encoding, nvenc, options, tags
 from .copying import Copies, kept_tags
@@ -148,7 +150,11 @@ class Writer:
     def why_host(self, frame: Frame) -> str | None:
         """Why a device frame has to be downloaded before `write`: None if it goes to the encoder
         as it is, "" if there is nothing to say. May be asked from another thread."""
-        return self._encoder.why_host(frame, self.spec.pix_fmt)
+        return self._encoder.why_host(frame, self.spec.pix_fmt, self._matrix(frame))
+
+    def _matrix(self, frame: Frame) -> list[int]:
+        """The frame's display matrix, or what its file says of all frames."""
+        return display_matrix(frame.meta.template) or self.source.matrix
 
     def write(self, item: Item) -> None:
         """Encode a frame, or mux a packet of a copied stream."""
@@ -201,6 +207,7 @@ class Writer:
             rate=rate,
             source_matrix=self.source.video.codec_context.colorspace,
             source_hdr=self.source.hdr,
+            matrix=self._matrix(frame),
         )
         self._container.set_chapters(list(self._chapters()))
         return pace
@@ -249,10 +256,10 @@ class Writer:
                 if routed is not None:
                     self._container.mux(routed)
 
-    def _note(self, what: str) -> None:
+    def _note(self, what: str, level: int = logging.WARNING) -> None:
         if what not in self.notes:
             self.notes.append(what)
-            _log.warning("%s: %s", self.spec.url, what)
+            _log.log(level, "%s: %s", self.spec.url, what)
 
     # ---- closing ---------------------------------------------------------------------------
 
@@ -289,7 +296,7 @@ class Writer:
         if self._pace is not None:
             self._encode(self._pace.flush())
             if self._pace.note:
-                self._note(self._pace.note)
+                self._note(self._pace.note, NOTE if self.spec.rate else logging.WARNING)
         if not self.frames:
             raise MediaError(f"{self.spec.url}: no frame came; nothing is written", self.spec.url)
         self._release(all_of_it=True)

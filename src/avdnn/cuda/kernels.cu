@@ -218,6 +218,9 @@ extern "C" __global__ void unpack_yuv(TENSOR_OF(in), wide_t first, wide_t last, 
 
 // ---- one plane to another size: taps from tables (taps.py), first across, then down ---------
 // Between the passes a line is held in fixed point, `steps` to the code and at most `top`.
+// A thread makes a column of RUN samples, so that each of its lines is made once.
+
+#define RUN 8
 
 extern "C" __global__ void resample(PLANE(in), wide_t in_width, wide_t in_height, PLANE(out),
                                     wide_t width, wide_t height, wide_t components, wide_t low,
@@ -225,32 +228,45 @@ extern "C" __global__ void resample(PLANE(in), wide_t in_width, wide_t in_height
                                     const float *across, wide_t wide, const int *rows,
                                     const float *down, wide_t tall) {
     AS_PLANE(in); AS_PLANE(out);
-    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = (blockIdx.y * blockDim.y + threadIdx.y) * RUN;
     if (x >= width || y >= height) return;
+    const int count = min(RUN, (int)height - y);
     const SAMPLE *from = in.data + blockIdx.z * in.frame;
-    SAMPLE *to = out.data + blockIdx.z * out.frame + y * out.row + (long long)x * components;
-    float sum[4] = {0, 0, 0, 0}, step = 1.0f / steps;  // steps is a power of two
-    for (int j = 0; j < tall; j++) {
-        int sy = min(max(rows[y] + j, 0), (int)in_height - 1);
-        float line[4] = {0, 0, 0, 0};
+    float sums[RUN][4] = {}, step = 1.0f / steps;  // steps is a power of two
+    for (int row = rows[y]; row < rows[y + count - 1] + tall; row++) {
+        const SAMPLE *line = from + min(max(row, 0), (int)in_height - 1) * in.row;
+        float made[4] = {0, 0, 0, 0};
         for (int i = 0; i < wide; i++) {
             int sx = min(max(columns[x] + i, 0), (int)in_width - 1);
-            const SAMPLE *pixel = from + sy * in.row + (long long)sx * components;
+            const SAMPLE *pixel = line + (long long)sx * components;
             float tap = across[x * wide + i];
 #pragma unroll
             for (int c = 0; c < 4; c++)
-                if (c < components) line[c] += tap * (float)(pixel[c] >> low);
+                if (c < components) made[c] += tap * (float)(pixel[c] >> low);
         }
 #pragma unroll
-        for (int c = 0; c < 4; c++)
-            if (c < components)
-                sum[c] += down[y * tall + j] * fminf(floorf(line[c] * steps) * step, top);
+        for (int c = 0; c < 4; c++) made[c] = fminf(floorf(made[c] * steps) * step, top);
+#pragma unroll
+        for (int j = 0; j < RUN; j++) {
+            if (j >= count) break;
+            const int place = row - rows[y + j];
+            if (place < 0 || place >= tall) continue;
+            const float tap = down[(y + j) * tall + place];
+#pragma unroll
+            for (int c = 0; c < 4; c++) sums[j][c] += tap * made[c];
+        }
     }
 #pragma unroll
-    for (int c = 0; c < 4; c++) {
-        if (c >= components) break;
-        float code = fminf(fmaxf(floorf(sum[c] + 0.5f), 0.0f), peak);
-        to[c] = (SAMPLE)((unsigned int)code << low);
+    for (int j = 0; j < RUN; j++) {
+        if (j >= count) break;
+        SAMPLE *to = out.data + blockIdx.z * out.frame + (y + j) * out.row + (long long)x * components;
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            if (c >= components) break;
+            float code = fminf(fmaxf(floorf(sums[j][c] + 0.5f), 0.0f), peak);
+            to[c] = (SAMPLE)((unsigned int)code << low);
+        }
     }
 }
 

@@ -17,6 +17,10 @@ from . import color, taps
 from ._device import TILE, Device
 
 
+RESAMPLED_ROWS = 8
+"""Rows that a thread of `resample` makes: RUN in kernels.cu."""
+
+
 def pack_planes(
     device: Device,
     frame: Frame,
@@ -206,7 +210,7 @@ def resize_plane(
         device.pointer(device.table(down.weights)),
         down.weights.shape[1],
     ]
-    grid = grid_for(target.shape[1], target.shape[0], count)
+    grid = grid_for(target.shape[1], -(-target.shape[0] // RESAMPLED_ROWS), count)
     device.launch("resample", form.dtype, "float32", grid, args, stream)
 
 

@@ -21,7 +21,7 @@ from avdnn.errors import DeviceError
 from avdnn.frame import Frame
 from avdnn.job import InputSpec
 from avdnn.media.reader import Reader
-from avdnn.properties import BOTTOM_FIRST, TOP_FIRST, field_order
+from avdnn.properties import BOTTOM_FIRST, TOP_FIRST, display_matrix, field_order
 
 from .fake_gpu import FakeGpu
 
@@ -176,6 +176,28 @@ def test_progressive_pictures_stay_progressive(gpu: FakeGpu, clip: Path) -> None
         first: Any = next(item for item in reader if _is(item))
         assert first.meta.field_order == 0
         assert not cuda_frames.to_host(gpu, first).owner.interlaced_frame
+
+
+def test_display_matrix_of_the_container_is_told(gpu: FakeGpu, tmp_path: Path, clip: Path) -> None:
+    turned = tmp_path / "turned.mp4"
+    with (
+        av.open("testsrc2=s=64x48:d=0.4", format="lavfi") as scene,
+        av.open(str(turned), "w") as out,
+    ):
+        stream = out.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        stream.set_display_rotation(90)
+        for frame in scene.decode(video=0):
+            out.mux(stream.encode(frame.reformat(format="yuv420p")))
+        out.mux(stream.encode(None))
+    with av.open(str(turned)) as container:
+        expected = display_matrix(next(container.decode(video=0)))
+    assert expected
+    for path, matrix in ((turned, expected), (clip, [])):
+        with DeviceReader(InputSpec(str(path), decoders=2), gpu) as reader:
+            count = sum(_is(item) for item in reader)
+            assert reader.matrix == matrix
+        assert count == (10 if path == turned else FRAMES)
 
 
 def test_stream_that_nvdec_refuses_is_named(gpu: FakeGpu, clip: Path) -> None:

@@ -16,6 +16,7 @@ from avdnn.errors import DeviceError, MediaError
 from avdnn.frame import Frame
 from avdnn.job import InputSpec, Job, OutputSpec
 from avdnn.media import nvenc
+from avdnn.properties import display_matrix
 
 from ..filters.test_device import Setup, setup  # noqa: F401
 from .test_decode import FRAMES, clip, gpu  # noqa: F401
@@ -160,3 +161,34 @@ def test_encoder_that_fails_leaves_nothing_behind(
         pipeline.run(job(clip, tmp_path / "out.mkv", options={"profile": "nonsense"}))
     assert [path.name for path in tmp_path.iterdir()] == ["net.pt"]
     assert len(fed) == 1
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "ts"])
+def test_rotation_stays_or_is_done_in_host_memory(
+    machine: Setup,  # noqa: F811
+    fed: list[Frame],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    suffix: str,
+) -> None:
+    source, target = tmp_path / "turned.mp4", tmp_path / f"out.{suffix}"
+    with (
+        av.open("testsrc2=s=64x48:d=0.4", format="lavfi") as scene,
+        av.open(str(source), "w") as out,
+    ):
+        stream = out.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        stream.set_display_rotation(90)
+        for frame in scene.decode(video=0):
+            out.mux(stream.encode(frame.reformat(format="yuv420p")))
+        out.mux(stream.encode(None))
+    pipeline.run(job(source, target))
+    got = decoded(target)[0]
+    if suffix == "mp4":
+        assert len(fed) == 10
+        assert display_matrix(got) == display_matrix(decoded(source)[0]) != []
+        assert (got.width, got.height) == (128, 96)
+    else:
+        assert not fed
+        assert "turned in host memory: mpegts cannot store their rotation" in caplog.text
+        assert (got.width, got.height) == (96, 128)

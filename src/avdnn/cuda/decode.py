@@ -21,7 +21,7 @@ from ..media import hdr
 from ..media.cut import MICROSECOND
 from ..media.reader import Item, Reader
 from ..pixfmt import pixel_format
-from ..properties import field_order
+from ..properties import display_matrix, field_order
 from ..versions import fraction
 from ._device import Device
 from .blocks import Block
@@ -35,6 +35,11 @@ AHEAD_BYTES = 2 << 30
 """Device memory for frames that are decoded before their turn, all sessions together."""
 
 SLOT_FRAMES = 8
+
+TOLD_PACKETS = 8
+"""Packets of which one should decode by itself."""
+
+_HOLDS_MATRIX = frozenset({"mov", "mp4", "matroska", "webm"})
 
 
 @dataclass(slots=True)
@@ -156,7 +161,7 @@ class DeviceReader(Reader):
     def __iter__(self) -> Iterator[Item]:
         check_library()
         sessions: Sessions[Slot] = Sessions(
-            self._packets(),
+            self._watched(),
             self._video.index,
             count=self.decoders,
             open_decoder=self._open_decoder,
@@ -175,6 +180,28 @@ class DeviceReader(Reader):
                     break
         self._settle()
         self._check_end()
+
+    def _watched(self) -> Iterator[av.Packet[Any]]:
+        """The packets; a first one also goes through FFmpeg's own decoder, where the container
+        may hold a display matrix: PyAV gives that to no other."""
+        left = TOLD_PACKETS if _HOLDS_MATRIX & set(self._container.format.name.split(",")) else 0
+        with closing(self._packets()) as packets:
+            for packet in packets:
+                if left and packet.size and packet.stream_index == self._video.index:
+                    left = 0 if self._tells(packet) else left - 1
+                yield packet
+
+    def _tells(self, packet: av.Packet[Any]) -> bool:
+        """Whether the packet gave a picture, whose display matrix is kept."""
+        own = self._video.codec_context
+        try:
+            pictures = [*own.decode(packet), *own.decode(None)]
+            own.flush_buffers()
+        except av.error.FFmpegError:
+            return False
+        if pictures:
+            self.matrix = display_matrix(pictures[0])
+        return bool(pictures)
 
     def _timed(self, slot: Slot) -> Iterator[Frame]:
         if not self._decoded_any:

@@ -46,8 +46,9 @@ class Reader:
     Damage (undecodable packets, a file that ends early) does not stop the reading: all that
     decodes is delivered, each fact is logged as a warning and kept in `damage`.
     `wrap` makes a Frame of an av frame and its sample aspect ratio. The attributes of `Facts` are
-    attributes of an open reader; `hdr` is the stream's HDR metadata once a frame has come, and
-    `copied` every stream but the decoded one, in file order.
+    attributes of an open reader; `hdr` is the stream's HDR metadata once a frame has come,
+    `matrix` its display matrix where the frames do not carry it, and `copied` every stream but
+    the decoded one, in file order.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class Reader:
         pictures = self._container.format.name in ("image2", "jpeg_pipe")
         self._holds_jpegs = pictures and self._video.codec_context.name == "mjpeg"
         self.hdr: hdr.Hdr | None = None
+        self.matrix: list[int] = []
         self._decoded_any = False
         self._clock = FrameClock(self._note)
         self._sent = self._decoded = self._count = self._bad_packets = 0

@@ -19,7 +19,9 @@ from avdnn.errors import (
     UsageError,
 )
 from avdnn.filters import Context, build, connect
+from avdnn.filters._session import _fitting
 from avdnn.frame import Frame, Precision
+from avdnn.pixfmt import FORMATS
 
 from ..test_host import random_frame
 from .fake import FakeModule, install
@@ -269,11 +271,23 @@ def test_channels_that_do_not_fit_name_the_format_that_does(fake: Any) -> None:
     _, text = fake(channels=3)
     with pytest.raises(FormatError, match=r"takes 3 channels.*yuv420p.*format=rgb24"):
         Run(text, clip(1)).all()
-    with pytest.raises(FormatError, match=r"format=gbrp16le"):
+    with pytest.raises(FormatError, match=r"format=gbrp10le"):
         Run(text, clip(1, "yuv420p10le")).all()
     _, text = fake(channels=1)
-    with pytest.raises(FormatError, match=r"takes 1 channels.*rgb24.*format=yuv420p"):
+    with pytest.raises(FormatError, match=r"takes 1 channel and rgb24.*format=yuv420p before"):
         Run(text, clip(1, "rgb24")).all()
+    with pytest.raises(FormatError, match=r"takes 1 channel and rgb48le.*format=yuv420p16le"):
+        Run(text, clip(1, "rgb48le")).all()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_format_that_fits_keeps_depth_and_transparency(name: str) -> None:
+    form = FORMATS[name]
+    for channels in (1, 3):
+        fitting = FORMATS[_fitting(channels, form).removeprefix("format=")]
+        assert fitting.channels == channels
+        assert fitting.depth >= min(form.depth, 16)
+        assert fitting.alpha == form.alpha
 
 
 def test_formats_that_no_model_takes_are_converted_and_said(fake: Any) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 
 from ..errors import BackendError, BackendUnavailable, ModelError
 from ..frame import Arrays, Layout, ModelInfo, Precision, Shapes
+from . import _formats
 
 NAMES = ("openvino", "tensorflow", "onnx", "torch", "native")
 """All backends, the preferred one first where several read a file."""
@@ -171,9 +172,10 @@ def choose(model: Path) -> str:
     Raises ModelError if no backend reads such files, BackendUnavailable if none of those is
     installed.
     """
+    wrong = why_no_model(model)
+    if wrong:
+        raise ModelError(wrong)
     readers = [name for name in NAMES if reads(name, model)]
-    if not readers:
-        raise ModelError(f"{model}: no backend reads {model.suffix or 'such'} files")
     for name in readers:
         if installed(name):
             return name
@@ -182,6 +184,27 @@ def choose(model: Path) -> str:
         f"pip install 'avdnn[{readers[0]}]'",
         backend=readers[0],
     )
+
+
+def why_no_model(model: Path) -> str:
+    """Why no backend can read a file: its name's ending, or without one its bytes; else ""."""
+    endings = sorted({suffix for name in NAMES for suffix in suffixes(name)} - {""})
+    if any(reads(name, model) for name in NAMES) and not _is_foreign(model):
+        return ""
+    return (
+        f"{model}: no model file by its ending; models end in {', '.join(endings)}, or are "
+        "TensorFlow's SavedModel folders"
+    )
+
+
+def _is_foreign(model: Path) -> bool:
+    """Whether a file without an ending holds no model; one that cannot be opened may."""
+    if model.suffix or not model.is_file():
+        return False
+    try:
+        return _formats.identify(model)[0] is _formats.Kind.UNKNOWN
+    except OSError:
+        return False
 
 
 def load(name: str, model: Path, options: Options) -> Backend:

@@ -125,10 +125,13 @@ def locate(options: DnnOptions) -> tuple[str, Path]:
     if options.dnn_backend == "auto" and not backends.reads(wanted, path):
         return backends.choose(path), path
     if not backends.reads(wanted, path):
+        wrong = backends.why_no_model(path)
+        if wrong:
+            raise ModelError(wrong, backend=wanted)
         readers = [known for known in backends.NAMES if backends.reads(known, path)]
         raise ModelError(
             f"{path}: backend {wanted} does not read {path.suffix or 'such'} files; "
-            f"{' or '.join(readers) or 'no backend'} does",
+            f"{' or '.join(readers)} does",
             backend=wanted,
         )
     if not backends.installed(wanted):

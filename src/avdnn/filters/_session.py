@@ -162,8 +162,9 @@ class Session:
         wanted, got = spec.channels, self._form.channels
         if wanted not in (-1, got):
             raise FormatError(
-                f"{self._model.name} takes {wanted} channels and {first.format} frames have "
-                f"{got} for it: put {_fitting(wanted, self._form)} before the filter",
+                f"{self._model.name} takes {wanted} channel{'s' * (wanted != 1)} and "
+                f"{first.format} frames have {got} for it: "
+                f"put {_fitting(wanted, self._form)} before the filter",
                 wanted=_fitting(wanted, self._form),
                 got=first.format,
             )
@@ -307,8 +308,11 @@ def _one(tensor: Array, index: int, model: Path) -> Array:
 
 def _fitting(channels: int, form: PixelFormat) -> str:
     """The `format=` text of a close format with that many channels."""
+    depths = (8, 10, 16) if form.alpha and channels == 1 else (8, 10, 12, 16)
+    deep = next((bits for bits in depths if bits >= form.depth), 16)
+    alpha, end = "a" * form.alpha, f"{deep}le" if deep > 8 else ""
     if channels == 1:
-        return "format=yuv420p" if form.depth == 8 else "format=yuv420p10le"
+        return f"format=yuv{alpha}420p{end}"
     if channels == 3:
-        return "format=rgb24" if form.depth == 8 else "format=gbrp16le"
+        return f"format=gbr{alpha}p{end}" if alpha or end else "format=rgb24"
     return "a filter that makes 1 or 3 channels"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from avdnn import backends
+from avdnn import backends, host
 from avdnn.errors import (
     FormatError,
     GraphError,
@@ -160,6 +160,66 @@ def test_the_asked_precision_is_run_or_refused(fake: Any) -> None:
     assert [options.precision for options in module.loaded] == ["bfloat16"]
     with pytest.raises(ModelError, match=r"does not run float16.*bfloat16, float32"):
         Run(f"{text}:precision=float16", clip(1)).all()
+
+
+SAID = [
+    ("native", "net.model: Unable to allocate 127. MiB for an array with shape (1, 4320, 7680, 1)"),
+    ("openvino", "net.xml: openvino cannot compile it for CPU: std::bad_alloc"),
+    (
+        "onnx",
+        "onnx: Non-zero status code returned while running Conv node. Failed to allocate memory"
+        " for requested buffer of size 2123366400",
+    ),
+    (
+        "torch",
+        "torch: the model failed: [enforce fail at alloc_cpu.cpp:127] err == 0. "
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 2123366400 bytes.",
+    ),
+    (
+        "tensorflow",
+        "net.pb: tensorflow: the model failed: OOM when allocating tensor with "
+        "shape[1,2160,3840,64]",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", [text for _, text in SAID], ids=[name for name, _ in SAID])
+@pytest.mark.parametrize("when", ["first", "later"])
+@pytest.mark.parametrize("kind", [ModelError, InferenceError])
+def test_exhausted_memory_is_told_alike(
+    fake: Any, text: str, when: str, kind: type[Exception]
+) -> None:
+    calls = 0
+
+    def hungry(x: Any, precision: Precision) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > (0 if when == "first" else 3):
+            raise kind(text)
+        return np.array(x)
+
+    _, call = fake(hungry, in_flight=1)
+    with pytest.raises(InferenceError) as told:
+        Run(call, clip(9)).all()
+    line = str(told.value)
+    way = "use fit=tile, or a smaller nireq= or batch_size="
+    assert f"net.fake: memory is exhausted on frames of 21x13: {way} (" in line
+    assert text in line
+    assert line.startswith("frame ") or when == "first"
+    calls = 0
+    with pytest.raises(InferenceError, match=r"21x13: use a smaller nireq= or batch_size= \("):
+        Run(f"{call}:fit=tile", clip(90)).all()
+
+
+def test_memory_that_python_lacks_is_told(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, call = fake()
+
+    def none_left(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(host, "pack", none_left)
+    with pytest.raises(InferenceError, match=r"memory is exhausted.*batch_size=$"):
+        Run(call, clip(2)).all()
 
 
 def nan_on_dark(x: Any, precision: Precision) -> Any:

@@ -314,6 +314,28 @@ def test_free_model_can_be_tiled_on_request() -> None:
     assert all(fake.closed for fake in load.made)
 
 
+def test_whole_frame_is_never_given_to_a_model_in_tiles() -> None:
+    sizes: list[Any] = []
+    fakes = loader(upscaler)
+
+    def load(options: Options) -> Any:
+        sizes.append(options.size)
+        return fakes(options)
+
+    made = fit_to(load, 4320, 7680, fit=Fit.TILE, channels=1)
+    made.backend.close()
+    assert set(sizes) == {(512, 512)}
+    shapes = [shape for fake in fakes.made for shape in (*fake.tried, *fake.calls)]
+    assert {max(shape[2:]) for shape in shapes} == {512}
+
+
+def test_model_of_the_frame_size_in_tiles_is_one_tile() -> None:
+    made = fit_to(loader(upscaler, (100, 75)), 100, 75, fit=Fit.TILE)
+    assert made.plan.tiles == (1, 1)
+    frame = picture(100, 75)
+    np.testing.assert_array_equal(run(made, frame), whole(upscaler, frame))
+
+
 def test_plan_and_info_describe_the_frame() -> None:
     made = fit_to(loader(upscaler, (64, 64)), 100, 75)
     info = made.backend.info

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ..fit import Plan, fitted
 from ..frame import Array, Arrays, Frame, Layout, ModelInfo, Precision, TensorSpec
 from ..pixfmt import PixelFormat, pixel_format
 from . import Context
+from ._memory import memory_told
 from ._options import DnnOptions, OnNan, backend_options
 from ._precision import LEAST_PSNR, MOST_LSB, NOTHING_ALIKE, Apart, difference, trial_picture
 
@@ -60,7 +62,11 @@ class Session:
                 raise
             return backend
 
-        return self._at_size(load, wanted)
+        with self._memory_told(first):
+            return self._at_size(load, wanted)
+
+    def _memory_told(self, frame: Frame) -> AbstractContextManager[None]:
+        return memory_told(self._model.name, frame, self._options.fit)
 
     def _at_size(self, load: Callable[[Options], Backend], wanted: Options) -> Backend:
         """The model made to take frames of `wanted.size`; how is said once."""
@@ -187,21 +193,24 @@ class Session:
         shape = host.pack([frame], spec, self._order(spec)).shape
         full = (self.batch, *shape[1:])
         out = picture_output(self._backend.info, spec, self._model)
-        made = self._backend.output_shapes({spec.name: full})[out.name]
+        with self._memory_told(frame):
+            made = self._backend.output_shapes({spec.name: full})[out.name]
         return host.output_size(made, out)
 
     def start(self, frames: list[Frame]) -> Future[Arrays]:
         """Pack frames and start one inference."""
-        with self._context.clock.measure("pack"):
-            inputs = self._inputs(self._backend, frames)
-        return self._backend.infer_async(inputs)
+        with self._memory_told(frames[0]):
+            with self._context.clock.measure("pack"):
+                inputs = self._inputs(self._backend, frames)
+            return self._backend.infer_async(inputs)
 
     def finish(self, frames: list[Frame], future: Future[Arrays]) -> Iterator[Frame]:
         """One output frame for each of `frames`; InferenceError names the frame's number."""
         try:
-            with self._context.clock.measure("infer (waiting)"):
-                arrays = future.result()
-            made = self._frames(self._backend, frames, arrays)
+            with self._memory_told(frames[0]):
+                with self._context.clock.measure("infer (waiting)"):
+                    arrays = future.result()
+                made = self._frames(self._backend, frames, arrays)
         except NonFiniteError as error:
             made = self._again(frames, error)
         except InferenceError as error:
@@ -230,8 +239,9 @@ class Session:
         return type(error)(f"{frames}: {error}{more}", backend=self._name)
 
     def _once(self, backend: Backend, frame: Frame) -> Frame:
-        arrays = backend.infer_async(self._inputs(backend, [frame])).result()
-        return self._frames(backend, [frame], arrays)[0]
+        with self._memory_told(frame):
+            arrays = backend.infer_async(self._inputs(backend, [frame])).result()
+            return self._frames(backend, [frame], arrays)[0]
 
     def _inputs(self, backend: Backend, frames: list[Frame]) -> Arrays:
         spec = picture_input(backend.info, self._model)

@@ -64,7 +64,7 @@ def decided(
         raise ValueError("fitted() needs options.size")
     frame = Area(*options.size)
     search = Search(
-        load, options, fit, overlap, channels, title, frame, opened(load, options, frame)
+        load, options, fit, overlap, channels, title, frame, opened(load, options, frame, fit)
     )
     try:
         plan = search.decide()

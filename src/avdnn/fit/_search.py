@@ -39,11 +39,10 @@ class Search:
         if spec is None:
             return self._as_is()
         size = _own_size(spec, self.frame)
+        if self.fit is Fit.TILE:
+            return self._in_tiles(spec)
         if size != self.frame:
             return self._fixed(spec, size)
-        if self.fit is Fit.TILE:
-            side = self.frame.up_to(32)
-            return self._retiled(Area(min(side.height, TILE), min(side.width, TILE)))
         if self.fit in (Fit.AUTO, Fit.PAD):
             return self._free(spec)
         self._refuse_too_small(spec)
@@ -172,9 +171,12 @@ class Search:
             made[name] = Area(max(round(height), 1), max(round(width), 1))
         return Plan(Fit.SCALE, self.frame, size, exact=False, why="detail may be lost", made=made)
 
-    def _retiled(self, tile: Area) -> Plan:
-        """Tiles for a model that would take the whole frame."""
-        spec = self._reload(tile)
+    def _in_tiles(self, spec: TensorSpec) -> Plan:
+        """Tiles of the model's size; where it takes any, small ones."""
+        tile = tile_for(self.frame)
+        size = _own_size(spec, tile)
+        if size != tile:
+            return self._fixed(spec, size)
         found = scales(ratios(self.backend, spec, tile, self.channels))
         if found is None:
             raise ModelError(f"{self.title}: {self._no_scale(tile)}, so fit=tile is not possible")
@@ -222,10 +224,20 @@ class Search:
         return need, side // 4
 
 
-def opened(load: Callable[[Options], Backend], options: Options, frame: Area) -> Backend:
-    """The model loaded for the frame; where that fails and the frame is small, for any size."""
+def tile_for(frame: Area) -> Area:
+    """The size of tiles where the model leaves it open."""
+    side = frame.up_to(32)
+    return Area(min(side.height, TILE), min(side.width, TILE))
+
+
+def opened(load: Callable[[Options], Backend], options: Options, frame: Area, fit: Fit) -> Backend:
+    """The model loaded for the frame; where that fails and the frame is small, for any size.
+
+    For tiles it is loaded for those: what loads it may run it.
+    """
+    first = tile_for(frame) if fit is Fit.TILE else frame
     try:
-        return load(options)
+        return load(replace(options, size=(first.height, first.width)))
     except ModelError:
         if min(frame.height, frame.width) >= SMALL:
             raise

@@ -197,7 +197,7 @@ def refusal(spec: InputSpec, device: Device) -> str:
     with container:
         if container.format.name.startswith("image2") or container.format.name.endswith("_pipe"):
             return "pictures are decoded on the CPU"
-        name = video.codec_context.name
+        name = video.codec_context.codec.canonical_name
         if name not in DECODED:
             return f"NVDEC does not decode {name}"
         cuda_decode.check_library()

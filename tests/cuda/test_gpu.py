@@ -130,6 +130,8 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "odd": ("libx264", "yuv420p", 354, 242, 30, {}),
         "small": ("libx264", "yuv420p", 160, 128, 300, {"x264-params": f"{x264}:open-gop=1"}),
         "ten": ("libx265", "yuv420p10le", 320, 240, 48, {"x265-params": "log-level=none"}),
+        "vp9": ("libvpx-vp9", "yuv420p", 320, 240, 60, {"g": "24"}),
+        "av1": ("libsvtav1", "yuv420p", 320, 240, 60, {"preset": "10", "g": "24"}),
         "422": ("libx264", "yuv422p10le", 320, 240, 12, {}),
     }
     made = {}
@@ -181,7 +183,7 @@ def psnr(one: Any, other: Any, peak: int = 255) -> float:
 
 
 @pytest.mark.parametrize("decoders", [1, 2, 4])
-@pytest.mark.parametrize("name", ["closed", "open", "odd", "ten"])
+@pytest.mark.parametrize("name", ["closed", "open", "odd", "ten", "vp9", "av1"])
 def test_nvdec_gives_the_software_decoders_frames(
     clips: dict[str, Path], name: str, decoders: int
 ) -> None:

@@ -291,11 +291,13 @@ def open_decoder(device: Device, video: av.VideoStream) -> av.VideoCodecContext:
         options={"primary_ctx": "0", "current_ctx": "1"},
     )
     own = video.codec_context
+    # FFmpeg's own decoder of the format: a library's, such as libdav1d, knows no NVDEC.
+    name = own.codec.canonical_name
     try:
-        made: Any = av.CodecContext.create(own.name, "r", hwaccel=accel)
+        made: Any = av.CodecContext.create(name, "r", hwaccel=accel)
     except NotImplementedError as error:
         raise DeviceError(
-            f"-hwaccel cuda: NVDEC does not decode {own.name}; decode on the CPU (no -hwaccel) or "
+            f"-hwaccel cuda: NVDEC does not decode {name}; decode on the CPU (no -hwaccel) or "
             f"take -hwaccel auto",
             device=device.label,
         ) from error

@@ -16,7 +16,6 @@ from ..pixfmt import Family, PixelFormat, pixel_format
 from . import color, taps
 from ._device import TILE, Device
 
-
 RESAMPLED_ROWS = 8
 """Rows that a thread of `resample` makes: RUN in kernels.cu."""
 

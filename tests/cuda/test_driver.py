@@ -91,6 +91,19 @@ def test_stream_waits_by_its_handle(library: Library) -> None:
     assert (args[0].value, args[1].value) == (77, event.handle)
 
 
+def test_stream_waits_once_for_an_event(library: Library) -> None:
+    class Owner:
+        ptr = 77
+
+    driver = Driver("cuda:0")
+    one, other = driver.event(), driver.event()
+    made = Stream(driver, Owner())
+    library.calls.clear()
+    for event in (one, one, other, one):
+        made.wait_event(event)
+    assert [args[1].value for _, args in library.calls] == [one.handle, other.handle, one.handle]
+
+
 def test_kernel_gets_its_arguments_in_one_buffer(library: Library) -> None:
     seen = {}
 

@@ -71,12 +71,16 @@ class Surface:
 
 
 def decoded(gpu: FakeGpu, count: int, slot_frames: int, surfaces: int = 2) -> Iterator[Frame]:
-    """Frames from a decoder with few surfaces, which it writes again as soon as they are back."""
+    """Frames from a decoder with few surfaces, which it writes again as soon as they are back.
+
+    The surfaces live until the decoder's stream has passed their last copy.
+    """
     pool = [Surface(gpu, np.zeros((HEIGHT * 3 // 2, 64), np.uint8)) for _ in range(surfaces)]
     slots = Slots(gpu, slot_frames)
     for number in range(count):
         yield from frames(gpu, slots.add(pool[number % surfaces].picture(number)))
     yield from frames(gpu, slots.flush())
+    gpu.decode.put(pool.clear)
 
 
 def frames(gpu: FakeGpu, slots: Iterator[Any]) -> Iterator[Frame]:
@@ -244,7 +248,9 @@ def test_block_in_use_elsewhere_is_not_waited_for_while_there_is_room() -> None:
     other = pool.take(100, stream(2))
     assert other.pointer != pointer
     works.events[0].done = True
-    assert pool.take(100, stream(3)).pointer == pointer
+    again = stream(3)
+    assert pool.take(100, again).pointer == pointer
+    assert again.waited == []
 
 
 def test_without_room_the_stream_waits_for_the_last_use() -> None:

@@ -120,6 +120,8 @@ class Pool:
             if memory in idle:
                 idle.remove(memory)
         for event in memory.events:
+            if event.done:
+                continue
             if stream is None:
                 event.synchronize()
             else:

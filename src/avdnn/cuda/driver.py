@@ -206,16 +206,19 @@ class Event:
 class Stream:
     """One of the device's streams; `owner` keeps it open."""
 
-    __slots__ = ("_driver", "owner", "ptr")
+    __slots__ = ("_driver", "_waited", "owner", "ptr")
 
     def __init__(self, driver: Driver, owner: Any) -> None:
         self._driver = driver
+        self._waited: Event | None = None
         self.owner = owner
         self.ptr: int = owner.ptr
 
     def wait_event(self, event: Event) -> None:
-        """Let what is put into the stream from now on wait for `event`."""
-        self._driver.wait(self.ptr, event)
+        """Let what is put into the stream from now on wait for `event`, which is recorded."""
+        if event is not self._waited:
+            self._driver.wait(self.ptr, event)
+            self._waited = event
 
     def synchronize(self) -> None:
         """Wait, while other threads run, for what is in the stream now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,32 +12,47 @@ from ..backends import Backend
 from ..cuda import Device, OutOfDeviceMemory
 from ..cuda import frames as cuda_frames
 from ..cuda import tensors as cuda_tensors
+from ..cuda.blocks import Block
 from ..errors import InferenceError
-from ..frame import Array, Arrays, Frame, Precision
+from ..frame import Array, Arrays, Frame
 from ._replay import Replay, Route
+
+
+PLACES = 32
+"""Jobs whose flags share a block of pinned memory."""
+
+
+class Flags(NamedTuple):
+    """A place in pinned memory for what a job tells of its frames; `block` holds it."""
+
+    block: Block
+    pointer: int
+    values: Array
 
 
 class Job(Future[Any]):
     """Frames in the stream, done when the GPU has passed the job's event.
 
-    `flags` tell by then of which frames the tensor holds NaN. `keep` is what the job reads.
+    `keep` is what the job reads until then.
     """
 
     def __init__(
-        self,
-        frames: list[Frame],
-        flags: Array,
-        precision: Precision,
-        event: Any,
-        keep: tuple[Any, ...],
+        self, jobs: Jobs, frames: list[Frame], flags: Flags, event: Any, keep: tuple[Any, ...]
     ) -> None:
         super().__init__()
         self.frames = frames
-        self.flags = flags
-        self.precision = precision
+        self.precision = jobs.precision
         self.event = event
-        self.keep = keep
+        self._jobs = jobs
+        self._flags = flags
+        self._keep = keep
         self.set_running_or_notify_cancel()
+
+    def bad(self) -> list[int]:
+        """Numbers of the frames whose tensor holds NaN; ask once, when the job is done."""
+        told = self._flags.values[: len(self.frames)].tolist()
+        self._jobs.idle.append(self._flags)
+        return [number for number, flag in enumerate(told) if flag]
 
     def done(self) -> bool:
         finished: bool = self.event.done
@@ -61,24 +76,38 @@ class Jobs:
     def __init__(self, device: Device, backend: Backend, route: Route) -> None:
         self._device = device
         self._backend = backend
+        self.precision = backend.info.precision
         self.route = route
         self.replay: Replay | None = None
+        self.idle: list[Flags] = []
 
     def put(self, frames: list[Frame]) -> Job:
         """Start a job; errors are raised here."""
         device = self._device
         cuda_frames.same_device(device, frames)
+        event = device.event()
         if self.replay and self.replay.fits(frames):
-            made, flags, keep = self.replay.run(frames), self.replay.flags, ()
+            made, flags, keep = self.replay.run(frames, event), self.replay.flags, ()
         else:
             made, flags, keep = self._step_by_step(frames)
         size = 4 * len(frames)
-        landed = device.pinned.take(size, device.compute)
+        told = self._place(len(frames))
         source = device.pointer(flags)
-        device.copy(landed.pointer, size, source, size, size, 1, device.compute, way="down")
-        told = cuda.pinned_array(landed, size).view(np.int32)
-        event = device.mark(device.compute)
-        return Job(made, told, self._backend.info.precision, event, (*keep, *frames))
+        device.copy(told.pointer, size, source, size, size, 1, device.compute, way="down")
+        device.record(event, device.compute)
+        return Job(self, made, told, event, (*keep, *frames))
+
+    def _place(self, count: int) -> Flags:
+        """A place for the flags of `count` frames that no job uses."""
+        if not self.idle or len(self.idle[-1].values) < count:
+            size = 4 * count
+            block = self._device.pinned.take(size * PLACES, self._device.compute)
+            whole = cuda.pinned_array(block, size * PLACES).view(np.int32)
+            self.idle = [
+                Flags(block, block.pointer + number * size, whole[number * count :][:count])
+                for number in range(PLACES)
+            ]
+        return self.idle.pop()
 
     def _step_by_step(self, frames: list[Frame]) -> tuple[list[Frame], Array, tuple[Any, ...]]:
         device, route = self._device, self.route

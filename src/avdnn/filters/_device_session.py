@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .. import host
 from ..backends import Backend, Options
 from ..cuda import Device, OutOfDeviceMemory
@@ -179,8 +177,8 @@ class DeviceSession(Session):
             future.result()
         assert isinstance(future, Job)
         made = list(future.frames)
-        for index in np.flatnonzero(future.flags):
-            number = self.number + int(index)
+        for index in future.bad():
+            number = self.number + index
             made[index] = self._in_float32(frames[index], number, future.precision)
         self.number += len(frames)
         yield from made
@@ -259,7 +257,7 @@ class DeviceSession(Session):
     def _alone(self, backend: Backend, frame: Frame) -> Frame:
         job = self._jobs_of(backend, frame).put([frame])
         job.event.synchronize()
-        if job.flags.any():
+        if job.bad():
             raise NonFiniteError("the model's output holds NaN or infinity")
         return job.frames[0]
 

@@ -41,8 +41,7 @@ class Replay:
 
     It is run some times before it is recorded, so that all that it needs is there; ModelError
     where it cannot be recorded, or where its recording makes other frames of other pixels. Use
-    `fits` before `run`. `run` gives frames without an event: what is put into `compute` next
-    comes behind them.
+    `fits` before `run`.
     """
 
     def __init__(
@@ -143,12 +142,24 @@ class Replay:
 
     def fits(self, frames: Sequence[Frame]) -> bool:
         """Whether these frames are laid out as the recorded ones."""
-        return len(frames) <= self._batch and all(
-            _places(frame) == self._places for frame in frames
+        return len(frames) <= self._batch and all(map(self._lies_alike, frames))
+
+    def _lies_alike(self, frame: Frame) -> bool:
+        start = _start(frame)
+        return all(
+            [
+                plane.pointer - start == offset
+                and plane.shape == shape
+                and plane.strides == strides
+                for plane, (offset, shape, strides) in zip(frame.planes, self._places, strict=True)
+            ]
         )
 
-    def run(self, frames: Sequence[Frame]) -> list[Frame]:
-        """New frames, one for each; `flags` tell of NaN until the next run."""
+    def run(self, frames: Sequence[Frame], ready: Any) -> list[Frame]:
+        """New frames, one for each; `flags` tell of NaN until the next run.
+
+        `ready` is the frames' event, which is to be recorded in `compute`.
+        """
         device, stream = self._device, self._device.compute
         for start, length, step in cuda_tensors.runs(frames):
             follow(frames[start], stream)
@@ -162,8 +173,6 @@ class Replay:
         block = device.pool.take(size, stream)
         source = self._made[0].owner.pointer
         device.copy(block.pointer, size, source, size, size, 1, stream)
-        ready = device.event()
-        device.record(ready, stream)
         width, height = self._size
         return [
             frame_in(

@@ -31,12 +31,15 @@ class Cut:
         self.trims = trims
         self.end = end
         self._first: int | None = None
+        self._moved: tuple[Fraction | None, int] = None, 0
         self._past_end: set[int] = set()
         self._reached = Fraction(0)
 
     def shift(self, pts: int, unit: Fraction) -> int:
         """A timestamp counted from the origin."""
-        return pts - _ticks(self.origin, unit)
+        if self._moved[0] is not unit:
+            self._moved = unit, _ticks(self.origin, unit)
+        return pts - self._moved[1]
 
     def is_early(self, pts: int) -> bool:
         """Whether a shifted frame lies before the wanted part."""

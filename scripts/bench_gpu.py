@@ -86,7 +86,7 @@ def synthetic(target: Path, frames: int = 600) -> Path:
         stream = out.add_stream("libx264", rate=30, options={"preset": "veryfast", "g": "60"})
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         for frame in scene.decode(video=0):
-            frame.pts = None
+            frame.pts, frame.pict_type = None, 0
             out.mux(stream.encode(frame.reformat(format="yuv420p")))
         out.mux(stream.encode(None))
     return target

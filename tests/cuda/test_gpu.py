@@ -145,7 +145,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             stream = out.add_stream(codec, rate=30, options=options)
             stream.width, stream.height, stream.pix_fmt = width, height, form
             for frame in scene.decode(video=0):
-                frame.pts = None
+                frame.pts, frame.pict_type = None, 0
                 out.mux(stream.encode(frame.reformat(format=form)))
             out.mux(stream.encode(None))
     return made

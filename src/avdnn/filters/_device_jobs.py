@@ -17,7 +17,6 @@ from ..errors import InferenceError
 from ..frame import Array, Arrays, Frame
 from ._replay import Replay, Route
 
-
 PLACES = 32
 """Jobs whose flags share a block of pinned memory."""
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 
 from avdnn import host
 from avdnn.errors import DeviceError, GraphError
 from avdnn.filters import Context, build, connect
+from avdnn.filters._libav import Converter
 from avdnn.frame import Frame
 
 from ..test_host import random_frame
@@ -55,6 +57,30 @@ def test_times_follow_the_filters() -> None:
     out = run("fps=50", clip(3))
     assert [frame.meta.pts for frame in out[:4]] == [0, 1, 2, 3]
     assert {frame.meta.time_base for frame in out} == {Fraction(1, 50)}
+
+
+def palette(*alphas: int) -> Frame:
+    """A frame of two colours, each with its transparency; a third that is clear is not used."""
+    made = av.VideoFrame(64, 48, "pal8")
+    index = np.zeros((48, made.planes[0].line_size), np.uint8)
+    index[:, 32:64] = 1
+    made.planes[0].update(index.tobytes())
+    colours = [200, 100, 0, alphas[0], 0, 100, 200, alphas[1], 1, 2, 3, 0]
+    made.planes[1].update(bytes(colours).ljust(1024, b"\0"))
+    made.pts, made.time_base = 0, Fraction(1, 25)
+    return host.from_av(made)
+
+
+def test_a_palette_keeps_what_transparency_it_uses() -> None:
+    said: list[str] = []
+    convert = Converter(("rgb24", "rgba", "yuv420p"), Context(say=said.append), "a test")
+    assert convert(palette(255, 255)).format == "rgb24"
+    made = convert(palette(255, 0))
+    assert made.format == "rgba"
+    assert made.owner.to_ndarray()[0, [0, 63], 3].tolist() == [255, 0]
+    assert not any("loses" in line for line in said)
+    Converter(("rgb24",), Context(say=said.append), "a test")(palette(0, 9))
+    assert said[-1] == "pal8 frames become rgb24 for a test, which loses transparency"
 
 
 def test_bottom_up_frames_are_turned_into_plain_ones() -> None:

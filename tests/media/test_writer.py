@@ -18,6 +18,7 @@ import pytest
 from avdnn.errors import FormatError, MediaError, UsageError
 from avdnn.job import InputSpec, OutputSpec, Tag
 from avdnn.media import hdr
+from avdnn.media.losses import palette_is_transparent
 from avdnn.media.reader import Item, Reader
 from avdnn.media.writer import Writer
 from avdnn.properties import blank, display_matrix, field_order
@@ -400,6 +401,23 @@ def test_gray_stays_gray_in_webm(tmp_path: Path) -> None:
     copy(tmp_path / "in.png", tmp_path / "out.webm", options={"lossless": "1"})
     made = first(tmp_path / "out.webm").to_ndarray()
     assert np.array_equal(made[:48], first(tmp_path / "in.png").to_ndarray())
+
+
+def test_a_palettes_transparency_is_kept_or_its_loss_said(tmp_path: Path) -> None:
+    for alpha in (255, 9):
+        frame = av.VideoFrame(64, 48, "pal8")
+        frame.planes[0].update(bytes(frame.planes[0].buffer_size))
+        frame.planes[1].update(bytes([1, 2, 3, alpha]).ljust(1024, b"\0"))
+        with av.open(str(tmp_path / "in.png"), "w", options={"update": "1"}) as output:
+            stream = output.add_stream("png", rate=1)
+            stream.width, stream.height, stream.pix_fmt = 64, 48, "pal8"
+            output.mux([*stream.encode(frame), *stream.encode(None)])
+        assert palette_is_transparent(first(tmp_path / "in.png")) == (alpha == 9)
+        for name, kept in (("out.mkv", False), ("out.png", True)):
+            target = tmp_path / name
+            writer = copy(tmp_path / "in.png", target, overwrite=True)
+            lost = any("palette's transparency is lost" in note for note in writer.notes)
+            assert lost == (alpha == 9 and not kept)
 
 
 def _rgb(path: Path) -> np.ndarray[Any, Any]:

@@ -14,7 +14,7 @@ from ..errors import DeviceError, GraphError
 from ..frame import Frame
 from ..graph import Call
 from ..media.listening import heard
-from ..media.losses import losses
+from ..media.losses import has_alpha, losses, palette_is_transparent
 from . import Context, Item
 
 SAR_STEPS = 1024
@@ -64,24 +64,30 @@ def _on_device(calls: list[Call], frame: Frame) -> Callable[[Frame], Frame]:
 class Converter:
     """Converts frames to the nearest of some formats, as libavfilter would choose.
 
-    One object serves one thread. What is converted is said once.
+    A palette that is transparent where it is used keeps its transparency if one of the formats
+    holds it. One object serves one thread. What is converted is said once.
     """
 
     def __init__(self, formats: Iterable[str], context: Context, why: str) -> None:
         self._formats = frozenset(formats)
-        self._calls = [Call("format", "", "|".join(sorted(self._formats)), -1, "")]
         self._context = context
         self._why = why
+        self._clear = False
         self._running: _Running | None = None
 
     def __call__(self, frame: Frame) -> Frame:
         """`frame` itself if its format is one of the formats, else a converted one."""
         if frame.format in self._formats:
             return frame
-        if self._running is None or not self._running.takes(frame):
-            self._running = _Running(self._calls, frame, self._context, probe=False)
+        clear = frame.format == "pal8" and palette_is_transparent(host.to_av(frame))
+        if self._running is None or clear != self._clear or not self._running.takes(frame):
+            holding = [name for name in self._formats if has_alpha(name)] if clear else []
+            formats = "|".join(sorted(holding or self._formats))
+            call = Call("format", "", formats, -1, "")
+            self._running = _Running([call], frame, self._context, probe=False)
+            self._clear = clear
             made = next(self._running.push(frame))
-            lost = losses(frame.format, made.format)
+            lost = losses(frame.format, made.format, has_alpha(frame.format) or clear)
             say = self._context.say if lost else self._context.tell
             more = f", which loses {' and '.join(lost)}" if lost else ""
             say(f"{frame.format} frames become {made.format} for {self._why}{more}")

@@ -22,6 +22,7 @@ from .conversion import Converter, samples, target_colours
 from .copying import kept_tags
 from .encoding import Choice, Like, choose_format, configure, depth_of, why_not_open
 from .listening import listening
+from .losses import has_alpha, palette_is_transparent
 from .rotation import KEEPS_MATRIX, Turner, swaps_sides, turns
 
 _NO_RATIO = frozenset({"matroska", "webm", "nut", "yuv4mpegpipe"})
@@ -102,6 +103,9 @@ class VideoEncoder:
             choice = choose_format(self._codec, pix_fmt, self._own_format)
         if choice.note:
             self._note(choice.note, logging.WARNING if choice.loses else NOTE)
+        holds = choice.pix_fmt == "pal8" or has_alpha(choice.pix_fmt)
+        if not holds and palette_is_transparent(picture):
+            self._note(f"the palette's transparency is lost: {choice.pix_fmt} has none")
         if self._lost_bits():
             self._note(self._lost_bits())
         colours = target_colours(self._codec.name, choice.pix_fmt, picture, source_matrix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import av
+import numpy as np
 from av.codec import find_best_pix_fmt_of_list
 from av.codec.codec import PixFmtLoss
 
@@ -15,9 +16,13 @@ _LOSSES = (
 )
 
 
-def losses(own: str, chosen: str) -> list[str]:
-    """What frames of format `own` lose as `chosen`; a palette counts as opaque."""
-    _, loss = find_best_pix_fmt_of_list([chosen], own, has_alpha(own))
+def losses(own: str, chosen: str, transparent: bool | None = None) -> list[str]:
+    """What frames of format `own` lose as `chosen`.
+
+    `transparent` tells whether they have transparency to lose; a palette by itself has none.
+    """
+    alpha = has_alpha(own) if transparent is None else transparent
+    _, loss = find_best_pix_fmt_of_list([chosen], own, alpha)
     if is_gray(own):
         loss &= ~PixFmtLoss.RESOLUTION  # there is no chroma to lose it
     return [name for flag, name in _LOSSES if loss & flag]
@@ -49,6 +54,16 @@ def is_gray(name: str) -> bool:
 def has_alpha(name: str) -> bool:
     """Whether a format says for every sample how transparent it is."""
     return any(component.is_alpha for component in av.VideoFormat(name).components)
+
+
+def palette_is_transparent(frame: av.VideoFrame) -> bool:
+    """Whether a frame has a palette, and an entry that it uses is not opaque."""
+    if frame.format.name != "pal8":
+        return False
+    alpha = np.frombuffer(memoryview(frame.planes[1]), np.uint8)[3::4]
+    plane = frame.planes[0]
+    rows = np.frombuffer(memoryview(plane), np.uint8).reshape(-1, plane.line_size)[: frame.height]
+    return bool((alpha[np.unique(rows[:, : frame.width])] < 255).any())
 
 
 def _depth(name: str) -> int:

@@ -20,6 +20,7 @@ from ..frame import Array, Arrays, Frame, TensorSpec
 from ..pixfmt import pixel_format
 
 NOISE = np.random.default_rng(0).integers(0, 256, 1 << 18, np.uint8)
+"""Codes that a recording is tried on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Replay:
         source = self._made[0].owner.pointer
         device.copy(landed.pointer, size, source, size, size, 1, device.compute, way="down")
         device.mark(device.compute).synchronize()
-        return pinned_array(landed, size).view(self._form.dtype)
+        return pinned_array(landed, size).view(self._form.dtype).copy()
 
     def _compare(self, expected: Array) -> None:
         """Refuse a recording that makes other frames than its job did.

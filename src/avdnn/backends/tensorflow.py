@@ -23,7 +23,8 @@ from ..frame import Arrays, ModelInfo, Precision, Shape, Shapes
 from . import Options, _tensorflow_cuda, _tensorflow_device
 from ._cuda_arrays import on_device
 from ._heap import keep_pages
-from ._tensorflow_graph import Runnable, build, first_line, read
+from ._tensorflow_file import first_line, read
+from ._tensorflow_graph import Runnable, build
 from ._tensors import check_shapes, is_picture, matched
 from ._workers import Workers
 

@@ -26,7 +26,7 @@ class Layout(StrEnum):
 
 
 class Precision(StrEnum):
-    """The arithmetic of a model; `auto` is decided by measuring the first frame."""
+    """The arithmetic of a model; `auto` is decided by measuring what it makes of pictures."""
 
     AUTO = "auto"
     FLOAT32 = "float32"

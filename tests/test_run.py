@@ -302,7 +302,7 @@ BAD: dict[str, tuple[int, str, Words]] = {
     "unknown backend key": (1, "tint", lambda f, t: vf(f, t, dnn(f / "luma.model", ":options=tint=1"))),  # noqa: E501
     "bad libavfilter option": (2, "scale", lambda f, t: vf(f, t, "scale=wdith=3")),
     "two chains": (2, "one chain", lambda f, t: vf(f, t, "null;null")),
-    "foreign model": (1, "native", lambda f, t: vf(f, t, dnn(f / "text.mp4"))),
+    "foreign model": (1, "no model file by its ending", lambda f, t: vf(f, t, dnn(f / "text.mp4"))),
     "no output folder": (1, "none", lambda f, t: (f / "in.mp4", t / "none" / "out.mp4")),
     "output is input": (1, "in.mp4", lambda f, t: ("-y", f / "in.mp4", f / "in.mp4")),
     "unknown container": (2, "out.xyz", lambda f, t: (f / "in.mp4", t / "out.xyz")),

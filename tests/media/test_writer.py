@@ -610,6 +610,31 @@ def test_raw_formats_equal_ffmpegs(tmp_path: Path, form: str, extra: list[str]) 
         assert ours == theirs
 
 
+_RAW = {
+    "nut": {"yuv444p", "bgr24", "yuv420p", "rgb24"},
+    "avi": {"bgr24", "yuv420p"},
+    "mov": {"bgr24", "rgb24"},
+}
+"""The formats of raw video that a container has a name for."""
+
+
+@pytest.mark.parametrize("name", _RAW)
+@pytest.mark.parametrize("form", ["p010le", "grayf32le", "yuv444p", "bgr24", "yuv420p", "rgb24"])
+def test_raw_video_reads_back_or_is_refused(tmp_path: Path, name: str, form: str) -> None:
+    out, source = tmp_path / f"out.{name}", tmp_path / "in.raw"
+    if form not in _RAW[name]:
+        with pytest.raises(FormatError, match=f"{name} cannot say that raw video is {form}"):
+            lavfi(out, f"format={form}", codec="rawvideo")
+        assert left(tmp_path) == []
+        return
+    lavfi(out, f"format={form}", codec="rawvideo")
+    lavfi(source, f"format={form}", codec="rawvideo", format="rawvideo")
+    with av.open(str(out)) as opened:
+        frames = [frame.to_ndarray().tobytes() for frame in opened.decode(video=0)]
+        assert opened.streams.video[0].format.name == form
+    assert b"".join(frames) == source.read_bytes()
+
+
 def test_null_output_and_devices_write_no_file(tmp_path: Path) -> None:
     source = clip(tmp_path / "in.mp4", audio=[0.0])
     assert copy(source, "-", format="null").frames == 25

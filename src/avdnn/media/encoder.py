@@ -17,7 +17,7 @@ from ..frame import Frame
 from ..notes import NOTE
 from ..properties import field_order
 from ..versions import fraction
-from . import hdr, nvenc, options
+from . import hdr, nvenc, options, raw
 from .conversion import Converter, samples, target_colours
 from .copying import kept_tags
 from .encoding import Choice, Like, choose_format, configure, depth_of, why_not_open
@@ -108,6 +108,8 @@ class VideoEncoder:
             self._note(f"the palette's transparency is lost: {choice.pix_fmt} has none")
         if self._lost_bits():
             self._note(self._lost_bits())
+        if self._codec.name == "rawvideo" and "tag" not in self._encoding:
+            raw.check(self._container.format.name, choice.pix_fmt)
         colours = target_colours(self._codec.name, choice.pix_fmt, picture, source_matrix)
         self._converter = Converter(picture.width, picture.height, choice.pix_fmt, colours)
         self._like = Like(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -10,6 +10,9 @@ from typing import Any
 import av
 import av.stream
 
+from ..errors import UsageError
+from ..job import OutputSpec
+from ..versions import fraction
 from .opening import is_cover
 
 MICROSECOND = Fraction(1, 1_000_000)
@@ -84,6 +87,15 @@ class Cut:
             return False
         return True
 
+    def chapters(self, chapters: Iterable[Any], origin: Fraction) -> Iterator[Any]:
+        """Those that lie in the wanted part, moved; `origin` is where their own 0 lies."""
+        for chapter in chapters:
+            unit = fraction(chapter["time_base"]) or MILLISECOND
+            shift = _ticks(origin + self.origin, unit)
+            start, end = max(0, chapter["start"] - shift), chapter["end"] - shift
+            if end > 0 and not self.is_late(start, unit):
+                yield chapter | {"start": start, "end": end}
+
     def is_over(self, streams: Iterable[av.stream.Stream], reached: Fraction) -> bool:
         """Whether, with the video past the end, the sound of `streams` is too.
 
@@ -95,6 +107,16 @@ class Cut:
         sounds = {stream.index for stream in streams if stream.type == "audio"}
         late = max(self._reached, reached) > self.end + _PATIENCE
         return late or sounds <= self._past_end
+
+
+def output_cut(spec: OutputSpec) -> Cut:
+    """What -ss and -t after the input want; UsageError for a length, or -frames:v, of nothing."""
+    start, end = seconds(spec.start), seconds(spec.duration)
+    if spec.frames is not None and spec.frames < 1:
+        raise UsageError(f"-frames:v {spec.frames}: must be 1 or more")
+    if end is not None and end <= 0:
+        raise UsageError(f"-t {spec.duration:g}: must be more than 0")
+    return Cut(start or Fraction(0), trims=bool(start), end=end)
 
 
 def seconds(value: float | None) -> Fraction | None:

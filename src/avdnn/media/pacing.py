@@ -120,6 +120,18 @@ class ConstantRate:
         )
 
 
+def choose_pace(
+    constant: Fraction | None, nominal: Fraction | None, unit: Fraction, *, timed: bool
+) -> Pace:
+    """A constant rate if there is one, else the frames' own times in `unit`, else their numbers.
+
+    `timed` tells whether the container stores times.
+    """
+    if constant is not None:
+        return ConstantRate(constant)
+    return OwnTimes(unit) if timed else Counted(nominal or Fraction(25))
+
+
 def _at(picture: av.VideoFrame, number: int, unit: Fraction) -> av.VideoFrame:
     picture.pts, picture.time_base, picture.duration = number, unit, 1
     return picture

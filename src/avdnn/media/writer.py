@@ -14,17 +14,17 @@ import av.error
 from av.format import Flags as FormatFlags
 
 from .. import host
-from ..errors import AvdnnError, MediaError, UsageError
+from ..errors import AvdnnError, MediaError
 from ..frame import Frame
 from ..job import OutputSpec
 from ..notes import NOTE
 from ..properties import display_matrix
-from ..versions import AS_BYTES, fraction
-from . import anamorphic, encoding, nvenc, options, tags
+from ..versions import AS_BYTES
+from . import anamorphic, containers, encoding, nvenc, options, tags
 from .copying import Copies, kept_tags
-from .cut import MILLISECOND, Cut, seconds
+from .cut import output_cut
 from .encoder import VideoEncoder
-from .pacing import ConstantRate, Counted, OwnTimes, Pace, constant_rate
+from .pacing import Pace, choose_pace, constant_rate
 from .reader import Item, Reader
 from .seeking import declares
 from .target import Target, output_format
@@ -32,9 +32,6 @@ from .target import Target, output_format
 _log = logging.getLogger(__name__)
 
 _STRETCHED = frozenset({"matroska", "webm"})
-
-_SEEKING = frozenset({"3g2", "3gp", "ipod", "mov", "mp4", "psp"})
-"""Containers that go back to their beginning at the end."""
 
 
 class Writer:
@@ -87,7 +84,7 @@ class Writer:
 
     def __enter__(self) -> Writer:
         form = output_format(self.spec)
-        self._cut = self._limits()
+        self._cut = output_cut(self.spec)
         self._target = Target(self.spec, form, self.source.spec)
         try:
             self._open(form)
@@ -95,15 +92,6 @@ class Writer:
             self._target.discard()
             raise
         return self
-
-    def _limits(self) -> Cut:
-        spec = self.spec
-        start, end = seconds(spec.start), seconds(spec.duration)
-        if spec.frames is not None and spec.frames < 1:
-            raise UsageError(f"-frames:v {spec.frames}: must be 1 or more")
-        if end is not None and end <= 0:
-            raise UsageError(f"-t {spec.duration:g}: must be more than 0")
-        return Cut(start or Fraction(0), trims=bool(start), end=end)
 
     def _open(self, form: str) -> None:
         spec = self.spec
@@ -116,17 +104,7 @@ class Writer:
         muxing = options.split(codec, form, given)
         mine = {key: value for key, value in given.items() if key not in muxing}
         nvenc.check(codec, mine)
-        self._one_picture = form == "image2" and not self._target.pictures
-        if form == "yuv4mpegpipe":
-            muxing.setdefault("strict", "-1")  # more than 8 bits: what every reader takes
-        if form in _SEEKING and self._target.is_pipe and "frag" not in muxing.get("movflags", ""):
-            raise UsageError(
-                f"{spec.url}: {form} cannot be written to a pipe; take -f matroska, -f nut or "
-                "-movflags frag_keyframe+empty_moov"
-            )
-        if form == "image2":
-            self._one_picture &= "update" not in muxing
-            muxing.setdefault("atomic_writing" if self._target.pictures else "update", "1")
+        self._one_picture = containers.settle(form, self._target, muxing)
         self._copies = Copies(self._container, spec)
         for stream in self.source.container.streams:
             if stream.index == self.source.video.index:
@@ -194,11 +172,8 @@ class Writer:
 
     def _start(self, frame: Frame, picture: av.VideoFrame) -> Pace:
         rate = self._rate or self._own_rate(frame)
-        pace: Pace = OwnTimes(frame.meta.time_base)
-        if self._rate is not None:
-            pace = ConstantRate(self._rate)
-        elif declares(self._container.format, FormatFlags.no_timestamps):
-            pace = Counted(rate or Fraction(25))
+        timed = not declares(self._container.format, FormatFlags.no_timestamps)
+        pace = choose_pace(self._rate, rate, frame.meta.time_base, timed=timed)
         self._encoder.start(
             frame,
             picture,
@@ -209,7 +184,8 @@ class Writer:
             source_hdr=self.source.hdr,
             matrix=self._matrix(frame),
         )
-        self._container.set_chapters(list(self._chapters()))
+        chapters, origin = self.source.container.chapters(), self.source.origin
+        self._container.set_chapters(list(self._cut.chapters(chapters, origin)))
         return pace
 
     def _own_rate(self, frame: Frame) -> Fraction | None:
@@ -218,16 +194,6 @@ class Writer:
         if unit == self.source.time_base or not duration:
             return self.source.nominal_rate
         return 1 / (duration * unit)
-
-    def _chapters(self) -> Iterator[Any]:
-        """The source's chapters on the output's time line."""
-        origin = self.source.origin + self._cut.origin
-        for chapter in self.source.container.chapters():
-            unit = fraction(chapter["time_base"]) or MILLISECOND
-            shift = round(origin / unit)
-            start, end = max(0, chapter["start"] - shift), chapter["end"] - shift
-            if end > 0 and not self._cut.is_late(start, unit):
-                yield chapter | {"start": start, "end": end}
 
     def _encode(self, pictures: Iterator[av.VideoFrame]) -> None:
         for picture in pictures:

@@ -269,7 +269,6 @@ def test_notes_are_shown_unless_the_level_is_below(
     assert shown("-v", "error") == ""
     assert shown("-v", "warning") == "avdnn: on the CPU\n"
     assert shown() == shown("-v", "info") == "avdnn: runs in float32\navdnn: on the CPU\n"
-    assert shown("-v", "verbose").startswith("avdnn: an inner matter\n")
 
 
 def _until(ready: Path, process: subprocess.Popen[str]) -> None:

@@ -35,6 +35,7 @@ def _levels() -> Iterator[None]:
     ],
 )
 def test_levels_of_our_own_notes(level: str, expected: int) -> None:
+    av.logging.set_level(av.logging.ERROR)
     libav = av.logging.get_level()
     loglevel.apply(level)
     assert logging.getLogger("avdnn").level == expected

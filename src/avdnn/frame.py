@@ -72,8 +72,8 @@ class Frame:
 
     `planes` are array views (rows, columns[, components]) whose strides hold the pitch; `format`
     is FFmpeg's name of what they hold (for device frames: the sw_format). `owner` keeps the
-    memory alive; on the host it is the av.VideoFrame that the planes lie in. `ready` is None on
-    the host, the producer's event on a device.
+    memory alive; on the host it is the av.VideoFrame that the planes lie in, or makes it: see
+    host.to_av. `ready` is None on the host, the producer's event on a device.
     """
 
     planes: tuple[Array, ...] = field(repr=False)

@@ -64,7 +64,8 @@ def empty(form: str, width: int, height: int, meta: Meta) -> Frame:
 
 def to_av(frame: Frame) -> av.VideoFrame:
     """The av frame that a host frame lies in, stamped with the frame's own time."""
-    made: av.VideoFrame = frame.owner
+    own = frame.owner
+    made: av.VideoFrame = own if isinstance(own, av.VideoFrame) else own.picture()
     made.pts = frame.meta.pts
     made.time_base = frame.meta.time_base
     made.duration = frame.meta.duration

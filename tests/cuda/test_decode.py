@@ -58,7 +58,7 @@ class Decoder:
 
     def decode(self, packet: Any) -> list[Any]:
         if self._refuses:
-            raise av.error.InvalidDataError(1094995529, "Invalid data found")
+            raise self._refuses
         made = [Surface(frame) for frame in self._context.decode(packet)]
         self._alive += made
         return made
@@ -99,7 +99,7 @@ def gpu(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     )
     monkeypatch.setattr(sessions, "LEAST_RUN", 10)
     made = FakeGpu(kernels, 2)
-    made.refuses, made.surfaces = False, []  # type: ignore[attr-defined]
+    made.refuses, made.surfaces = None, []  # type: ignore[attr-defined]
     return made
 
 
@@ -134,7 +134,7 @@ def test_frames_hold_the_pictures_and_their_tags(gpu: FakeGpu, clip: Path) -> No
         for number, frame in enumerate(frames):
             got = cuda_frames.to_host(gpu, frame)
             assert abs(int(got.planes[0][20, 20]) - 40 - number) <= 2  # libx264's own loss
-            assert int(got.owner.colorspace) == 1
+            assert int(host.to_av(got).colorspace) == 1
     assert len(frames) == FRAMES
     assert gpu.traffic.up == 0
 
@@ -164,18 +164,18 @@ def test_order_of_fields_stays_through_the_gpu(gpu: FakeGpu, fields: Path, order
         frames = [item for item in reader if _is(item)]
         assert [frame.meta.field_order for frame in frames] == [order] * 10
         down = [cuda_frames.to_host(gpu, frame) for frame in frames]
-        assert {field_order(frame.owner) for frame in down} == {order}
+        assert {field_order(host.to_av(frame)) for frame in down} == {order}
         again = cuda_frames.upload(gpu, down[0])
         assert again.meta.field_order == order
         made = host.empty("rgb24", 32, 24, down[0].meta)
-        assert field_order(made.owner) == order
+        assert field_order(host.to_av(made)) == order
 
 
 def test_progressive_pictures_stay_progressive(gpu: FakeGpu, clip: Path) -> None:
     with DeviceReader(InputSpec(str(clip)), gpu) as reader:
         first: Any = next(item for item in reader if _is(item))
         assert first.meta.field_order == 0
-        assert not cuda_frames.to_host(gpu, first).owner.interlaced_frame
+        assert not host.to_av(cuda_frames.to_host(gpu, first)).interlaced_frame
 
 
 def test_display_matrix_of_the_container_is_told(gpu: FakeGpu, tmp_path: Path, clip: Path) -> None:
@@ -200,8 +200,15 @@ def test_display_matrix_of_the_container_is_told(gpu: FakeGpu, tmp_path: Path, c
         assert count == (10 if path == turned else FRAMES)
 
 
-def test_stream_that_nvdec_refuses_is_named(gpu: FakeGpu, clip: Path) -> None:
-    gpu.refuses = True  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    "error",
+    [
+        av.error.InvalidDataError(1094995529, "Invalid data found"),
+        av.error.ArgumentError(22, "Invalid argument"),
+    ],
+)
+def test_stream_that_nvdec_refuses_is_named(gpu: FakeGpu, clip: Path, error: Exception) -> None:
+    gpu.refuses = error  # type: ignore[attr-defined]
     with (
         DeviceReader(InputSpec(str(clip)), gpu) as reader,
         pytest.raises(DeviceError, match=r"clip.mkv: NVDEC of this GPU cannot decode .*yuv420p"),

@@ -130,7 +130,7 @@ def test_frames_that_nvenc_cannot_take_are_an_error(gpu: FakeGpu, form: str, wid
 
 def test_host_frames_are_their_own(gpu: FakeGpu) -> None:
     frame = host.empty("rgb24", 6, 4, Meta(3, 1, Fraction(1, 5)))
-    assert Feed(lambda index: gpu)(frame) is frame.owner
+    assert Feed(lambda index: gpu)(frame) is host.to_av(frame)
 
 
 @pytest.mark.parametrize(("index", "own", "named"), [(0, 3, 3), (1, 0, 1)])

@@ -28,7 +28,7 @@ from .blocks import Block
 from .frames import Geometry, copy_surface, frame_in, known_format, surface_geometry
 from .sessions import ITEMS_AHEAD, Damage, Sessions
 
-AUTO_DECODERS = 4
+AUTO_DECODERS = 6
 """More sessions than this only contend for the interpreter, as measured."""
 
 AHEAD_BYTES = 2 << 30

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from ..pixfmt import PixelFormat, pixel_format
 from ..properties import field_order, with_fields
 from ._device import Device, Plane, pinned_array
 from .blocks import Block
+
+if TYPE_CHECKING:
+    import av
 
 PITCH = 256
 """Rows of our own frames begin at multiples of this many bytes."""
@@ -47,7 +50,10 @@ def known_format(name: str) -> PixelFormat:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Where the planes of a frame lie in one block: shapes, pitches and offsets in bytes."""
+    """Where the planes of a frame lie in one block: shapes, pitches and offsets in bytes.
+
+    `used` bytes are taken, `size` with the step to a next frame.
+    """
 
     shapes: tuple[tuple[int, ...], ...]
     pitches: tuple[int, ...]
@@ -55,6 +61,7 @@ class Geometry:
     size: int
     itemsize: int
     strides: tuple[tuple[int, ...], ...]
+    used: int
 
     @property
     def places(self) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...]]]:
@@ -98,8 +105,8 @@ def laid_out(
         strides.append((pitches[index], *inner))
         places.append(offsets[index] if offsets else size)
         size = max(size, places[-1] + pitches[index] * rows)
-    size = -(-size // PITCH) * PITCH
-    return Geometry(tuple(shapes), pitches, tuple(places), size, itemsize, tuple(strides))
+    step = -(-size // PITCH) * PITCH
+    return Geometry(tuple(shapes), pitches, tuple(places), step, itemsize, tuple(strides), size)
 
 
 def _components(form: PixelFormat, index: int) -> int:
@@ -197,13 +204,11 @@ def copy_surface(device: Device, picture: Any, block: Block, laid: Geometry, bas
     planes = picture.planes
     first = planes[0].buffer_ptr
     target = block.pointer + base
-    alike = all(
-        plane.line_size == pitch and plane.buffer_ptr - first == offset
-        for plane, pitch, offset in zip(planes, laid.pitches, laid.offsets, strict=True)
-    )
-    if alike:
-        size = laid.offsets[-1] + laid.pitches[-1] * laid.shapes[-1][0]
-        device.copy(target, size, first, size, size, 1, device.decode)
+    for plane, pitch, offset in zip(planes, laid.pitches, laid.offsets, strict=True):
+        if plane.line_size != pitch or plane.buffer_ptr - first != offset:
+            break
+    else:
+        device.copy(target, laid.used, first, laid.used, laid.used, 1, device.decode)
         return
     for plane, shape, width, pitch, offset in zip(
         planes, laid.shapes, laid.widths(), laid.pitches, laid.offsets, strict=True
@@ -288,8 +293,6 @@ def host_frame(source: Frame, landed: Array, start: int) -> Frame:
 
     Where FFmpeg cannot wrap it, it is a copy in FFmpeg's own memory.
     """
-    import av
-
     form = pixel_format(source.format)
     planes = tuple(
         [
@@ -297,17 +300,40 @@ def host_frame(source: Frame, landed: Array, start: int) -> Frame:
             for plane in source.planes
         ]
     )
-    even = source.width % 2 == 0 and source.height % 2 == 0
-    if source.format in WRAPPED and even:
-        picture = av.VideoFrame.from_dlpack(planes, format=source.format)
-        for name, value in colour_tags(source.meta.template):
-            setattr(picture, name, value)
-        picture = with_fields(picture, source.meta.field_order)
-        return Frame(planes, source.format, source.width, source.height, source.meta, picture)
-    made = host.empty(source.format, source.width, source.height, source.meta)
+    meta = source.meta
+    if source.format in WRAPPED and source.width % 2 == 0 and source.height % 2 == 0:
+        own = Landed(planes, source.format, meta)
+        return Frame(planes, source.format, source.width, source.height, meta, own)
+    made = host.empty(source.format, source.width, source.height, meta)
     for target, plane in zip(made.planes, planes, strict=True):
         np.copyto(target, plane)
     return made
+
+
+class Landed:
+    """The pinned memory of a host frame, which FFmpeg wraps when it is asked for.
+
+    Wrapping costs more than all else that is done for a frame on its way.
+    """
+
+    __slots__ = ("_form", "_made", "_meta", "_planes")
+
+    def __init__(self, planes: tuple[Array, ...], form: str, meta: Meta) -> None:
+        self._planes = planes
+        self._form = form
+        self._meta = meta
+        self._made: av.VideoFrame | None = None
+
+    def picture(self) -> av.VideoFrame:
+        """The av frame over this memory, with the stream's colour tags and order of fields."""
+        if self._made is None:
+            import av
+
+            made = av.VideoFrame.from_dlpack(self._planes, format=self._form)
+            for name, value in colour_tags(self._meta.template):
+                setattr(made, name, value)
+            self._made = with_fields(made, self._meta.field_order)
+        return self._made
 
 
 WRAPPED = frozenset(("nv12", "p010le", "p016le"))

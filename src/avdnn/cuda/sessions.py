@@ -209,14 +209,20 @@ class Sessions(Generic[T]):
 def _results(
     run: _Run[T], decoder: av.VideoCodecContext, collector: Collector[T]
 ) -> Iterator[T | Damage]:
-    """What a run's packets become; the decoder is emptied at the end."""
+    """What a run's packets become; the decoder is emptied at the end.
+
+    Before its first picture whatever a decoder refuses is damage: it may not know such streams.
+    """
+    refused: tuple[type[av.error.FFmpegError], ...] = (av.error.FFmpegError,)
     for group in run.packets:
         for packet in group:
             try:
                 pictures = decoder.decode(packet)
-            except av.error.InvalidDataError as error:
+            except refused as error:
                 yield Damage(packet, error.strerror or str(error))
                 continue
+            if pictures:
+                refused = (av.error.InvalidDataError,)
             yield from _collected(run, pictures, collector)
     try:
         pictures = decoder.decode(None)

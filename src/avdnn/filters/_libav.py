@@ -140,7 +140,7 @@ class _Running:
 
 
 def _key(frame: Frame) -> tuple[Any, ...]:
-    own = frame.owner
+    own = host.to_av(frame)
     return (
         frame.format,
         frame.width,
@@ -180,7 +180,7 @@ def _reason(error: Exception) -> str:
 
 def _graph(calls: list[Call], first: Frame, context: Context, *, tail: str = "") -> Any:
     built = av.filter.Graph()
-    own = first.owner
+    own = host.to_av(first)
     args = [
         f"video_size={first.width}x{first.height}",
         f"pix_fmt={first.format}",

@@ -1,21 +1,18 @@
-"""Convolutions of a recorded network that kernels of our own do faster, with their activations."""
+"""Convolutions of a recorded network that kernels of our own do faster, with their activations.
+
+Which those are depends on the layer and the card alone, so that every run gives the same pixels.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-import logging
 from dataclasses import dataclass
 from typing import Any
 
 from ._torch_convolutions import Conv, constant, convolutions
 
-_log = logging.getLogger(__name__)
-
 WIDE = (16, 32, 64, 128)
 """Outputs that the kernel for one channel has."""
-
-RUNS = 8
-"""Runs of which each way's time is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +35,10 @@ class _Activation:
 
 
 def adopt(graph: Any) -> int:
-    """Give convolutions to kernels of our own where those are there and faster; how many."""
+    """Give convolutions to kernels of our own where those are there; how many."""
     changed = 0
-    known: dict[Any, bool] = {}
     for node, found in convolutions(graph):
-        changed += _widened(graph, node, found, changed) or _fused(
-            graph, node, found, changed, known
-        )
+        changed += _widened(graph, node, found, changed) or _fused(graph, node, found, changed)
     graph.recompile()
     return changed
 
@@ -70,11 +64,8 @@ def _widened(graph: Any, node: Any, found: Conv, number: int) -> bool:
     return True
 
 
-def _fused(graph: Any, node: Any, found: Conv, number: int, known: dict[Any, bool]) -> bool:
-    """Few channels: a kernel for tensor cores, where it is faster than torch's.
-
-    `known` holds for which shapes it is, as far as that has been measured.
-    """
+def _fused(graph: Any, node: Any, found: Conv, number: int) -> bool:
+    """Few channels: a kernel for tensor cores, on the cards that it is made for."""
     if importlib.util.find_spec("cupy") is None:
         return False
     from . import _torch_kernel as own
@@ -92,11 +83,6 @@ def _fused(graph: Any, node: Any, found: Conv, number: int, known: dict[Any, boo
         "slope": kernels.filled(active.slopes(bias), kind, 1.0),
     }
     more = [found.size, found.kernel.shape[0]]
-    shapes = (tuple(found.kernel.shape), found.shape)
-    if shapes not in known:
-        known[shapes] = _faster(found, kernels.same_convolution, [*held.values(), *more])
-    if not known[shapes]:
-        return False
     _replace(graph, node, active, f"fused_{number}", held, kernels.same_convolution, more)
     return True
 
@@ -139,40 +125,3 @@ def _activation(graph: Any, node: Any) -> _Activation:
             if slopes is not None:
                 return _Activation(user, slopes.flatten())
     return _Activation(node, 1.0)
-
-
-def _faster(found: Conv, function: Any, args: list[Any]) -> bool:
-    """Whether our kernel takes less time than torch's convolution and a pass for the rest.
-
-    What is compiled adds the bias and the activation in a pass of their own.
-    """
-    import torch
-
-    kernel = found.kernel
-    source = torch.zeros(found.shape, dtype=kernel.dtype, device=kernel.device)
-    source = source.contiguous(memory_format=torch.channels_last)
-    weights = kernel.contiguous(memory_format=torch.channels_last)
-    half = found.size // 2
-    theirs = _milliseconds(
-        lambda: torch.nn.functional.conv2d(source, weights, padding=half).relu_()
-    )
-    ours = _milliseconds(lambda: function(source, *args))
-    shape = "x".join(map(str, kernel.shape))
-    _log.info("convolution %s: %.3f ms by torch, %.3f ms here", shape, theirs, ours)
-    return ours < theirs
-
-
-def _milliseconds(run: Any) -> float:
-    """GPU time of a run in the current stream, the shortest of a few."""
-    import torch
-
-    run()
-    times: list[float] = []
-    for _ in range(RUNS):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        run()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return min(times)

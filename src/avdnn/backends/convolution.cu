@@ -2,9 +2,10 @@
 // Compiled once for each kind of layer:
 //   CIN   channels in: 16, 32 or 64      COUT    channels out, a multiple of 8
 //   SIZE  taps across and down, odd      TH, TW  pixels of a tile, multiples of 8
-//   KIND  "f16" or "bf16"                GROUPS  defined where four warps multiply together
-// A block of four warps keeps all weights in shared memory and walks over tiles. Every tap of a
-// tile reads the same pixels, each at its own shift, so that nothing is gathered first.
+//   KIND  "f16" or "bf16"
+// A block of four warps, which multiply together, keeps all weights in shared memory and walks
+// over tiles. Every tap of a tile reads the same pixels, each at its own shift, so that nothing
+// is gathered first.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -17,7 +18,7 @@ typedef unsigned long long u64;
 #define CHUNKS (CIN / 8)                      // pieces of 16 bytes in a pixel
 #define ROW (CIN * 2)                         // bytes of a pixel
 #define WEIGHT_BYTES ((SIZE * SIZE * COUT * ROW + 1023) / 1024 * 1024)
-#define MTILES (TH * TW / 16 / WARPS)         // of 16 pixels, for each warp
+#define BLOCKS (TH * TW / 64)                 // of 8 x 8 pixels, multiplied at once
 #define NTILES (COUT / 8)
 #define STEP (THREADS / CHUNKS)               // pixels that a block fetches at once
 
@@ -31,23 +32,6 @@ __device__ __forceinline__ u32 place(u32 row, u32 chunk) {
 __device__ __forceinline__ void fetch(u32 to, const void *from, bool there) {
     const u32 size = there ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
-}
-
-__device__ __forceinline__ void four(u32 *r, u32 at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-}
-
-__device__ __forceinline__ void two(u32 *r, u32 at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1]) : "r"(at));
-}
-
-__device__ __forceinline__ void multiply(float *c, const u32 *a, const u32 *b) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." KIND "." KIND ".f32 "
-                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // An operand of group_multiply: rows as place() has them, groups of eight `stride` bytes apart.
@@ -106,32 +90,21 @@ convolve(const char *source, const char *weights, const float *bias, const float
         }
     };
 
-    // Of a warp's tile m: its block of 8 x 8 pixels, and which two rows of that.
-#ifdef GROUPS
-    auto block_of = [&](int m) { return m; };
-    auto part_of = [&](int m) { return warp; };
-#else
-    auto block_of = [&](int m) { return (warp * MTILES + m) / 4; };
-    auto part_of = [&](int m) { return (warp * MTILES + m) & 3; };
-#endif
-
     load(blockIdx.x);
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         asm volatile("cp.async.wait_all;" ::: "memory");
-#ifdef GROUPS
         asm volatile("fence.proxy.async;" ::: "memory");
-#endif
         __syncthreads();
 
-        float sums[MTILES][NTILES][4];
-#ifdef GROUPS
+        // sums[m] is of block m of 8 x 8 pixels, two rows for each warp.
+        float sums[BLOCKS][NTILES][4];
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int tap = 0; tap < SIZE * SIZE; tap++)
 #pragma unroll
             for (int k = 0; k < CIN / 16; k++)
 #pragma unroll
-                for (int m = 0; m < MTILES; m++) {
+                for (int m = 0; m < BLOCKS; m++) {
                     const u32 y = m / (TW / 8) * 8 + tap / SIZE, x = m % (TW / 8) * 8 + tap % SIZE;
                     const u64 a = described(pixels + (y * PIXELS_X + x) * ROW + k * 32, PIXELS_X * ROW);
                     const u64 b = described(base + tap * COUT * ROW + k * 32, 8 * ROW);
@@ -139,48 +112,16 @@ convolve(const char *source, const char *weights, const float *bias, const float
                 }
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-#else
-#pragma unroll
-        for (int m = 0; m < MTILES; m++)
-#pragma unroll
-            for (int n = 0; n < NTILES; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) sums[m][n][i] = 0;
-        const u32 brow = (lane & 7) + ((lane >> 4) << 3), bhalf = (lane >> 3) & 1;
-#pragma unroll
-        for (int tap = 0; tap < SIZE * SIZE; tap++)
-#pragma unroll
-            for (int k = 0; k < CIN / 16; k++) {
-                u32 a[MTILES][4], b[NTILES][2];
-#pragma unroll
-                for (int m = 0; m < MTILES; m++) {
-                    const u32 y = block_of(m) / (TW / 8) * 8 + part_of(m) * 2 + (lane >> 3 & 1);
-                    const u32 x = block_of(m) % (TW / 8) * 8 + (lane & 7);
-                    const u32 row = (y + tap / SIZE) * PIXELS_X + x + tap % SIZE;
-                    four(a[m], pixels + place(row, 2 * k + (lane >> 4)));
-                }
-#pragma unroll
-                for (int n = 0; n + 1 < NTILES; n += 2)
-                    four(b[n], base + place(tap * COUT + n * 8 + brow, 2 * k + bhalf));
-                if (NTILES & 1)
-                    two(b[NTILES - 1],
-                        base + place(tap * COUT + (NTILES - 1) * 8 + (lane & 7), 2 * k + bhalf));
-#pragma unroll
-                for (int m = 0; m < MTILES; m++)
-#pragma unroll
-                    for (int n = 0; n < NTILES; n++) multiply(sums[m][n], a[m], b[n]);
-            }
-#endif
         __syncthreads();
         if (tile + gridDim.x < tiles) load(tile + gridDim.x);
 
         const int image = tile / (across * down), rest = tile % (across * down);
 #pragma unroll
-        for (int m = 0; m < MTILES; m++)
+        for (int m = 0; m < BLOCKS; m++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                const int y = rest / across * TH + block_of(m) / (TW / 8) * 8 + part_of(m) * 2 + half;
-                const int x = rest % across * TW + block_of(m) % (TW / 8) * 8 + (lane >> 2);
+                const int y = rest / across * TH + m / (TW / 8) * 8 + warp * 2 + half;
+                const int x = rest % across * TW + m % (TW / 8) * 8 + (lane >> 2);
                 if (y >= rows || x >= columns) continue;
                 u32 made[NTILES];
 #pragma unroll

@@ -27,6 +27,9 @@ from .fake_gpu import FakeGpu
 
 FRAMES = 60
 
+FIRST_RUN = 700
+"""Milliseconds that no later run begins before."""
+
 
 class Surface:
     """A software frame that looks like a CUDA frame of NV12."""
@@ -214,6 +217,58 @@ def test_stream_that_nvdec_refuses_is_named(gpu: FakeGpu, clip: Path, error: Exc
         pytest.raises(DeviceError, match=r"clip.mkv: NVDEC of this GPU cannot decode .*yuv420p"),
     ):
         list(reader)
+
+
+def test_decoder_that_fails_on_all_of_a_later_run_is_no_damage(
+    gpu: FakeGpu, clip: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lacking(Decoder):
+        """There is no room on the GPU for another decoder than the first run's."""
+
+        def decode(self, packet: Any) -> list[Any]:
+            if packet is not None and packet.pts > FIRST_RUN:
+                raise av.error.ExternalError(542398533, "Generic error in an external library")
+            return super().decode(packet)
+
+    monkeypatch.setattr(cuda_decode, "open_decoder", lambda device, video: Lacking(video, device))
+    with (
+        DeviceReader(InputSpec(str(clip), decoders=3), gpu) as reader,
+        pytest.raises(DeviceError, match=r"clip.mkv: NVDEC failed .* external .*fewer -decoders"),
+    ):
+        list(reader)
+    assert not reader.damage
+
+
+def test_intra_refresh_is_one_sessions(gpu: FakeGpu, tmp_path: Path) -> None:
+    path = tmp_path / "refreshed.mp4"
+    scene = np.kron(np.random.default_rng(0).integers(16, 235, (9, 8), np.uint8), np.ones((8, 8)))
+    with av.open(str(path), "w") as out:
+        params = "keyint=10:intra-refresh=1:bframes=0:scenecut=0"
+        stream = out.add_stream("libx264", rate=25, options={"x264-params": params})
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for number in range(FRAMES):
+            picture = np.roll(scene, number, 1).astype(np.uint8)
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, "yuv420p")))
+        out.mux(stream.encode(None))
+    got = {}
+    for decoders in (1, 3):
+        with DeviceReader(InputSpec(str(path), decoders=decoders), gpu) as reader:
+            frames = [item for item in reader if isinstance(item, Frame)]
+            got[decoders] = [cuda_frames.to_host(gpu, frame).planes[0].copy() for frame in frames]
+    assert len(got[1]) == FRAMES
+    assert all(np.array_equal(*pair) for pair in zip(got[1], got[3], strict=True))
+
+
+@pytest.mark.parametrize("pixels", ["yuv420p12le", "yuv444p"])
+def test_less_is_decoded_ahead_where_frames_are_larger(
+    gpu: FakeGpu, clip: Path, monkeypatch: pytest.MonkeyPatch, pixels: str
+) -> None:
+    with DeviceReader(InputSpec(str(clip), decoders=3), gpu) as reader:
+        monkeypatch.setattr(cuda_decode, "AHEAD_BYTES", 3 * 24 * 8 * 256 * 72)
+        assert reader._ahead() == 24
+        monkeypatch.setattr(DeviceReader, "pix_fmt", nvdec_format(pixels))
+        size = {"yuv420p12le": 72, "yuv444p": 3 * 48}[pixels]
+        assert reader._ahead() == 24 * 72 // size
 
 
 def test_leaving_early_ends_the_sessions(gpu: FakeGpu, clip: Path) -> None:

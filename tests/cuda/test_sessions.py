@@ -14,6 +14,7 @@ import pytest
 
 from avdnn.channel import Channel
 from avdnn.cuda import sessions
+from avdnn.cuda.restart import restarts
 from avdnn.cuda.sessions import Damage, Sessions
 
 FRAMES = 100
@@ -104,6 +105,68 @@ def test_every_picture_once_in_order_and_equal_to_one_decoders(
     shared, others = decode(clips[name], count)
     assert shared == alone
     assert [item.dts for item in others] == [item.dts for item in sound]
+
+
+@pytest.fixture(scope="module")
+def refreshed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A clip without key frames but the first: each of its recovery points takes 10 pictures."""
+    folder = tmp_path_factory.mktemp("refreshed")
+    scene = np.kron(np.random.default_rng(0).integers(16, 235, (18, 16), np.uint8), np.ones((8, 8)))
+    made = {}
+    for end in ("mp4", "ts"):
+        path = folder / f"refreshed.{end}"
+        with av.open(str(path), "w") as out:
+            params = "keyint=10:intra-refresh=1:bframes=0:scenecut=0"
+            stream = out.add_stream("libx264", rate=25, options={"x264-params": params})
+            stream.width, stream.height, stream.pix_fmt = 128, 96, "yuv420p"
+            for number in range(FRAMES):
+                picture = np.roll(scene, number, 1).astype(np.uint8)
+                out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, "yuv420p")))
+            out.mux(stream.encode(None))
+        made[end] = path
+    return made
+
+
+@pytest.mark.parametrize("end", ["mp4", "ts"])
+def test_recovery_point_that_takes_pictures_is_no_place_to_begin(
+    refreshed: dict[str, Path], end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "LEAST_RUN", 10)
+    path = refreshed[end]
+    with av.open(str(path)) as container:
+        context = container.streams.video[0].codec_context
+        whole = restarts("h264", context.extradata)
+        packets = [packet for packet in container.demux(video=0) if packet.is_keyframe]
+    assert len(packets) > 5
+    assert [whole(packet) for packet in packets] == [True] + [False] * (len(packets) - 1)
+    alone, _ = decode(path, 1)
+    assert len(alone) == FRAMES
+    assert len(decode(path, 3)[0]) < FRAMES
+    assert decode(path, 3, restarts=whole)[0] == alone
+
+
+@pytest.mark.parametrize("name", ["closed", "open"])
+@pytest.mark.parametrize("end", ["mkv", "ts"])
+def test_key_frames_whose_pictures_are_whole_are_places_to_begin(
+    clips: dict[str, Path], name: str, end: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"clip.{end}"
+    with av.open(str(clips[name])) as source, av.open(str(path), "w") as out:
+        stream = out.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                out.mux(packet)
+    with av.open(str(path)) as container:
+        whole = restarts("h264", container.streams.video[0].codec_context.extradata)
+        told = [whole(packet) for packet in container.demux(video=0) if packet.is_keyframe]
+    assert told == [True] * (FRAMES // 10)
+
+
+def test_other_codecs_begin_at_every_key_frame() -> None:
+    assert restarts("hevc", None)(av.Packet(b"\0\0\0\1\6"))
+    assert not restarts("h264", None)(av.Packet(b"\0\0\1\6\5\xff\0\0\1\6\6\2\x40"))
+    assert restarts("h264", None)(av.Packet(b"\0\0\1\6\5\2xx\6\1\x80\0\0\1\x41"))
 
 
 def test_slow_first_decoder_holds_the_others_back(

@@ -25,7 +25,8 @@ from ..properties import display_matrix, field_order
 from ..versions import fraction
 from ._device import Device
 from .blocks import Block
-from .frames import Geometry, copy_surface, frame_in, known_format, surface_geometry
+from .frames import Geometry, copy_surface, frame_in, geometry, known_format, surface_geometry
+from .restart import restarts
 from .sessions import ITEMS_AHEAD, Damage, Sessions
 
 AUTO_DECODERS = 6
@@ -160,6 +161,7 @@ class DeviceReader(Reader):
 
     def __iter__(self) -> Iterator[Item]:
         check_library()
+        own = self._video.codec_context
         sessions: Sessions[Slot] = Sessions(
             self._watched(),
             self._video.index,
@@ -167,9 +169,10 @@ class DeviceReader(Reader):
             open_decoder=self._open_decoder,
             collect=lambda: Slots(self._device, self._slot_frames),
             ahead=self._ahead(),
+            restarts=restarts(own.codec.canonical_name, own.extradata),
         )
-        with sessions, closing(iter(sessions)) as items:  # type: ignore[type-var]
-            for item in items:
+        with sessions, closing(iter(sessions)) as results:  # type: ignore[type-var]
+            for item in self._told(results):
                 if isinstance(item, Slot):
                     yield from self._timed(item)
                 elif isinstance(item, Damage):
@@ -180,6 +183,18 @@ class DeviceReader(Reader):
                     break
         self._settle()
         self._check_end()
+
+    def _told(self, results: Iterator[Any]) -> Iterator[Any]:
+        """The results; what ends a decoder is told in one line."""
+        try:
+            yield from results
+        except av.error.FFmpegError as error:
+            raise DeviceError(
+                f"{self.spec.url}: NVDEC failed behind frame {self._count}: "
+                f"{error.strerror or error}; decode with fewer -decoders ({self.decoders} run "
+                f"now) or on the CPU (no -hwaccel)",
+                device=self._device.label,
+            ) from error
 
     def _watched(self) -> Iterator[av.Packet[Any]]:
         """The packets; a first one also goes through FFmpeg's own decoder, where the container
@@ -272,8 +287,8 @@ class DeviceReader(Reader):
 
     def _ahead(self) -> int:
         context = self._video.codec_context
-        itemsize = 2 if "10" in self.pix_fmt or "12" in self.pix_fmt else 1
-        slot = max(1, context.width * context.height * 3 // 2 * itemsize) * self._slot_frames
+        size = max(1, context.width), max(1, context.height)
+        slot = geometry(pixel_format(self.pix_fmt), *size).size * self._slot_frames
         return max(2, min(ITEMS_AHEAD, AHEAD_BYTES // self.decoders // slot))
 
     def _open_decoder(self) -> av.VideoCodecContext:

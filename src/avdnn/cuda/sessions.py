@@ -81,6 +81,7 @@ class Sessions(Generic[T]):
 
     Iterating gives results, packets of other streams and Damage, in order. `open_decoder` and
     `collect` are called on each decoder's thread. `ahead` limits the results that wait in a run.
+    `restarts` says whether a key frame's pictures are the same from a decoder that begins there.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Sessions(Generic[T]):
         open_decoder: Callable[[], av.VideoCodecContext],
         collect: Callable[[], Collector[T]],
         ahead: int = ITEMS_AHEAD,
+        restarts: Callable[[av.Packet[Any]], bool] = lambda packet: True,
     ) -> None:
         self._packets = packets
         self._video = video
@@ -99,6 +101,7 @@ class Sessions(Generic[T]):
         self._open_decoder = open_decoder
         self._collect = collect
         self._ahead = ahead
+        self._restarts = restarts
         self._work: Channel[_Run[T]] = Channel(count + 1)
         self._order: Channel[_Run[T]] = Channel(count + 1)
         self._runs: list[_Run[T]] = []
@@ -181,7 +184,7 @@ class Sessions(Generic[T]):
     def _splits(self, run: _Run[T], packet: av.Packet[Any]) -> bool:
         """Whether a new run begins: a key frame with a time, and enough in the run before."""
         timed = packet.is_keyframe and packet.pts is not None
-        return self._count > 1 and timed and run.count >= LEAST_RUN
+        return self._count > 1 and timed and run.count >= LEAST_RUN and self._restarts(packet)
 
     def _finish(self, run: _Run[T] | None) -> None:
         if run is not None:
@@ -211,9 +214,12 @@ def _results(
 ) -> Iterator[T | Damage]:
     """What a run's packets become; the decoder is emptied at the end.
 
-    Before its first picture whatever a decoder refuses is damage: it may not know such streams.
+    Before the first picture of all whatever a decoder refuses is damage: it may not know such
+    streams. A decoder that refuses all of a later run lacks something else.
     """
-    refused: tuple[type[av.error.FFmpegError], ...] = (av.error.FFmpegError,)
+    refused: tuple[type[av.error.FFmpegError], ...] = (av.error.InvalidDataError,)
+    if not run.trims:
+        refused = (av.error.FFmpegError,)
     for group in run.packets:
         for packet in group:
             try:

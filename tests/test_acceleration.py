@@ -107,6 +107,20 @@ def test_job_without_a_filter_says_why_the_gpu_does_not_do_it(
     assert said == ["cuda:0 (H200) is not used: NVDEC does not decode ffv1"]
 
 
+def test_gpu_that_nobody_asked_for_and_that_cannot_decode_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refusal(spec: InputSpec, device: Any) -> str:
+        raise DeviceError("libnvcuvid.so.1 is missing", device="cuda")
+
+    monkeypatch.setattr(acceleration, "refusal", refusal)
+    said: list[str] = []
+    assert plan(job(None), said.append).device is None
+    assert said == ["cuda:0 (H200) is not used: libnvcuvid.so.1 is missing"]
+    with pytest.raises(UsageError, match="libnvcuvid"):
+        plan(job(hwaccel="auto", hwaccel_output_format="cuda"), said.append)
+
+
 @pytest.mark.parametrize(
     ("url", "form", "words"),
     [

@@ -12,7 +12,7 @@ import av
 import av.error
 
 from . import backends, host, models
-from .errors import AvdnnError, UsageError
+from .errors import AvdnnError, DeviceError, UsageError
 from .frame import Frame
 from .job import InputSpec, Job
 from .media.opening import is_device, is_local, open_input
@@ -178,7 +178,10 @@ def _unasked(spec: InputSpec, say: Say, note: Say) -> Plan:
         device = _device(spec)
     except AvdnnError:
         return Plan(spec)
-    why = refusal(spec, device)
+    try:
+        why = refusal(spec, device)
+    except DeviceError as error:
+        why = str(error)
     if why:
         say(f"{device.label} ({device.name}) is not used: {why}")
         return Plan(spec)

@@ -90,6 +90,23 @@ def test_job_without_a_filter_takes_the_gpu_with_several_decoders() -> None:
     assert chosen.stays
     assert chosen.spec.decoders == 0
     assert "frames stay on it" in said[0]
+    assert plan(job(None, decoders=1), said.append).spec.decoders == 1
+
+
+def test_job_without_a_filter_decodes_on_the_gpu_of_its_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def device(index: int) -> Any:
+        asked.append(index)
+        return H200
+
+    monkeypatch.setattr(cuda, "device", device)
+    for name in ("cuda:1", "cuda", ""):
+        told = {"device": name} if name else {}
+        plan(Job(InputSpec("in.mp4"), OutputSpec("out.mp4"), dnn_options=told), print)
+    assert asked == [1, 0, 0]
 
 
 @pytest.mark.parametrize("options", [{"dnn_backend": "openvino"}, {"device": "cpu"}])

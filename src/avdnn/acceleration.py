@@ -101,7 +101,7 @@ def plan(job: Job, say: Say, note: Say | None = None) -> Plan:
     if wanted == "auto":
         return _auto(spec, stays, say, note or say)
     if wanted == "" and job.vf is None and _may_run_on_gpu(job):
-        return _unasked(spec, say, note or say)
+        return _unasked(job, say, note or say)
     return Plan(spec)
 
 
@@ -172,10 +172,12 @@ def _has_torch_form(model: str) -> bool:
     return backends.reads("torch", models.resolve(model))
 
 
-def _unasked(spec: InputSpec, say: Say, note: Say) -> Plan:
+def _unasked(job: Job, say: Say, note: Say) -> Plan:
     """The whole way on the GPU where there is one and it decodes the file."""
+    spec = job.input
+    named = spec.hwaccel_device or job.dnn_options.get("device", "").removeprefix("gpu")
     try:
-        device = _device(spec)
+        device = _device(replace(spec, hwaccel_device=named))
     except AvdnnError:
         return Plan(spec)
     try:
@@ -186,7 +188,8 @@ def _unasked(spec: InputSpec, say: Say, note: Say) -> Plan:
         say(f"{device.label} ({device.name}) is not used: {why}")
         return Plan(spec)
     note(f"{device.label} ({device.name}) decodes and runs the network; frames stay on it")
-    return Plan(replace(spec, decoders=0), device, stays=True, automatic=True)
+    decoders = 0 if spec.decoders is None else spec.decoders
+    return Plan(replace(spec, decoders=decoders), device, stays=True, automatic=True)
 
 
 def refusal(spec: InputSpec, device: Device) -> str:

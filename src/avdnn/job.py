@@ -15,7 +15,8 @@ class InputSpec:
 
     `start` (-ss) and `duration` (-t) are seconds. `options` go to the demuxer or decoder as they
     are. `hwaccel` is "" or FFmpeg's name; `hwaccel_output_format` is "" or "cuda".
-    `decoders` is how many decode sessions share one file on a GPU; 0 means automatic.
+    `decoders` is how many decode sessions share one file on a GPU: 0 is automatic, None is one,
+    or automatic where nobody asked for the GPU.
     """
 
     url: str
@@ -28,7 +29,7 @@ class InputSpec:
     hwaccel: str = ""
     hwaccel_device: str = ""
     hwaccel_output_format: str = ""
-    decoders: int = 1
+    decoders: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
 

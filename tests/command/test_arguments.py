@@ -185,8 +185,10 @@ def test_hardware_options_are_kept_as_given() -> None:
     assert (job.init_hw_device, job.filter_hw_device) == ("cuda=cu:1", "cu")
 
 
-@pytest.mark.parametrize(("text", "count"), [("", 1), ("-decoders 4 ", 4), ("-decoders auto ", 0)])
-def test_decoders_share_an_input(text: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "count"), [("", None), ("-decoders 4 ", 4), ("-decoders auto ", 0)]
+)
+def test_decoders_share_an_input(text: str, count: int | None) -> None:
     assert _job(f"{text}-i a b").input.decoders == count
 
 

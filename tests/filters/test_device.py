@@ -182,8 +182,13 @@ def test_frames_come_out_in_order_and_a_short_batch_too(
 
 def test_model_runs_on_the_frames_own_device_and_stream(setup: Setup) -> None:
     setup.run("dnn_processing=model=net.pt:precision=float32", frames(setup, 1))
-    options = setup.loaded[0].options
-    assert (options.device, options.stream) == ("cuda:0", setup.gpu.compute)
+    for name in ("gpu", "'gpu\\:0'", "'CUDA\\:0'"):
+        text = f"dnn_processing=model=net.pt:precision=float32:device={name}"
+        setup.run(text, frames(setup, 1))
+    assert len(setup.loaded) == 4
+    for loaded in setup.loaded:
+        options = loaded.options
+        assert (options.device, options.stream) == ("cuda:0", setup.gpu.compute)
 
 
 def test_enlarged_frames_keep_times_and_their_chroma_grows(setup: Setup) -> None:

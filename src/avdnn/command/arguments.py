@@ -147,7 +147,7 @@ def _input(url: str, options: _Options) -> InputSpec:
         hwaccel=known.get("hwaccel", ""),
         hwaccel_device=known.get("hwaccel_device", ""),
         hwaccel_output_format=known.get("hwaccel_output_format", ""),
-        decoders=_decoders(known.get("decoders", "1")),
+        decoders=_decoders(known["decoders"]) if "decoders" in known else None,
         options=options.passed,
     )
 

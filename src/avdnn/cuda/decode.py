@@ -134,7 +134,7 @@ def surface_field_order(device: Device, picture: av.VideoFrame) -> int:
 class DeviceReader(Reader):
     """A Reader whose frames are on a GPU; packets of copied streams come a run at a time.
 
-    `decoders` of the spec: 0 lets several sessions share a file, 1 is one.
+    `decoders` of the spec: 0 lets several sessions share a file, None is one.
     """
 
     def __init__(self, spec: InputSpec, device: Device, *, slot_frames: int = SLOT_FRAMES) -> None:
@@ -157,7 +157,8 @@ class DeviceReader(Reader):
     @property
     def decoders(self) -> int:
         """How many decode sessions there are."""
-        return self.spec.decoders or AUTO_DECODERS
+        told = self.spec.decoders
+        return AUTO_DECODERS if told == 0 else told or 1
 
     def __iter__(self) -> Iterator[Item]:
         check_library()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,13 +22,13 @@ ON_DEVICE = ("torch", "onnx", "tensorflow")
 def open_session(options: DnnOptions, first: Frame, context: Context, number: int) -> Session:
     """A session for frames like `first`, on their own GPU."""
     device = cuda.device(int(first.device.partition(":")[2] or 0))
-    own = options.device or device.label
-    if own.partition(":")[0] not in ("cuda", "gpu"):
+    own = re.sub("^gpu", "cuda", options.device.lower() or device.label)
+    if own.partition(":")[0] != "cuda":
         raise DeviceError(
             f"device={own}: the frames are on {device.label}: put hwdownload before the filter",
             device=own,
         )
-    options = replace(options, device=device.label if own in ("cuda", "gpu", "") else own)
+    options = replace(options, device=device.label if own == "cuda" else own)
     if options.device != device.label:
         raise DeviceError(
             f"device={options.device}: the frames are on {device.label}; give -hwaccel_device and "

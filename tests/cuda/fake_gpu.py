@@ -152,6 +152,7 @@ class FakeGpu(Device):
         self._random = random.Random(seed)
         self.turn = threading.RLock()
         self._taking = threading.RLock()
+        self._jobs = threading.RLock()
         self._buffers: dict[int, Any] = {}
         self._room = room
         self._constant: dict[int, Any] = {}

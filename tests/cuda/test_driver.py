@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +90,32 @@ def test_stream_waits_by_its_handle(library: Library) -> None:
     name, args = library.calls[-1]
     assert name == "cuStreamWaitEvent"
     assert (args[0].value, args[1].value) == (77, event.handle)
+
+
+def test_work_of_other_threads_waits_for_who_holds_the_streams(library: Library) -> None:
+    driver = Driver("cuda:0")
+    event = driver.event()
+    ways: list[Callable[[], None]] = [
+        lambda: driver.record(event, 7),
+        lambda: driver.wait(7, event),
+        lambda: driver.copy(1, 2, 3, 7),
+        lambda: driver.copy_rows(1, 2, 3, 4, 1, 1, 7),
+        lambda: driver.clear(1, 2, 7),
+        lambda: driver.launch(1, (1, 1, 1), (1, 1, 1), b"", 7),
+        lambda: driver.play(1, 7),
+    ]
+    before = len(library.calls)
+    with driver.taking:
+        threads = [threading.Thread(target=way) for way in ways]
+        for thread in threads:
+            thread.start()
+        threads[0].join(0.1)
+        assert len(library.calls) == before
+        ways[2]()
+        assert len(library.calls) == before + 1
+    for thread in threads:
+        thread.join()
+    assert len(library.calls) == before + 1 + len(ways)
 
 
 def test_stream_waits_once_for_an_event(library: Library) -> None:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from avdnn.filters._device_jobs import Job, Jobs
+from avdnn.frame import Frame
 
 from ..cuda.fake_gpu import FakeGpu
+from .test_device import Setup, frames, setup, values
+
+__all__ = ["setup"]
 
 
 def test_events_of_other_threads_wait_while_a_job_is_recorded(kernels: Path) -> None:
@@ -27,3 +36,35 @@ def test_events_of_other_threads_wait_while_a_job_is_recorded(kernels: Path) -> 
     thread.join()
     assert marked.is_set()
     assert len(gpu.compute.work) == 2
+
+
+def test_jobs_of_other_threads_wait_while_one_is_recorded(
+    setup: Setup,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu, made = setup.gpu, []
+    put, began = Jobs._put, threading.Event()
+
+    def counted(jobs: Jobs, sources: list[Frame]) -> Job:
+        made.append(sources)
+        return put(jobs, sources)
+
+    monkeypatch.setattr(Jobs, "_put", counted)
+    sources = frames(setup, 2)
+    done: list[Any] = []
+
+    def elsewhere() -> None:
+        began.set()
+        done.extend(setup.run("dnn_processing=model=net.pt:precision=float32", sources))
+
+    thread = threading.Thread(target=elsewhere)
+    with gpu.recording():
+        thread.start()
+        began.wait()
+        thread.join(0.2)
+        assert not made
+        with gpu.job():
+            gpu.mark(gpu.compute)
+    thread.join()
+    assert values(setup, done) == [(0, 20), (1, 21)]
+    assert len(made) == 2

@@ -71,7 +71,7 @@ class Device:
         self._functions: dict[tuple[str, str, str], int] = {}
         self._tables: dict[int, tuple[Array, Any]] = {}
         self._lock = threading.Lock()
-        self._taking = threading.RLock()
+        self._jobs = threading.RLock()
         with reporting(self.label, "start"):
             count = self._cp.cuda.runtime.getDeviceCount()
             if not 0 <= index < count:
@@ -83,6 +83,7 @@ class Device:
             self.name: str = properties["name"].decode()
             streams = self._cp.cuda.Stream
             self._driver = Driver(self.label)
+            self._taking = self._driver.taking
             self.decode = Stream(self._driver, streams.null)
             self.compute = Stream(self._driver, streams(non_blocking=True))
             self.copies = Stream(self._driver, streams(non_blocking=True))
@@ -127,9 +128,15 @@ class Device:
         self._driver.record(event, stream.ptr)
 
     @contextmanager
+    def job(self) -> Iterator[None]:
+        """Put a framework's work into `compute`, when no other thread does so or records."""
+        with self._jobs:
+            yield
+
+    @contextmanager
     def recording(self) -> Iterator[None]:
-        """Keep other threads' events out of `compute` while work there becomes a graph."""
-        with self._taking:
+        """Keep other threads' work and events out of `compute` while work there is recorded."""
+        with self._jobs, self._taking:
             yield
 
     def order(self, before: Any, after: int) -> None:

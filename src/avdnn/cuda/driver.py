@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 from typing import Any
 
 from ..errors import DeviceError
@@ -42,7 +43,10 @@ class _Copy2D(ctypes.Structure):
 
 
 class Driver:
-    """libcuda for one GPU; its context must be current on the calling thread."""
+    """libcuda for one GPU; its context must be current on the calling thread.
+
+    Who holds `taking` puts work into streams alone: other threads' work waits.
+    """
 
     def __init__(self, label: str) -> None:
         try:
@@ -55,6 +59,7 @@ class Driver:
                 device=label,
             ) from error
         self._label = label
+        self.taking = threading.RLock()
         self._idle: list[int] = []
 
     def check(self, status: int, doing: str) -> None:
@@ -80,14 +85,18 @@ class Driver:
 
     def record(self, event: Event, stream: int) -> None:
         """Put an event behind all that is in `stream` now."""
-        status = self._quick.cuEventRecord(ctypes.c_void_p(event.handle), ctypes.c_void_p(stream))
+        with self.taking:
+            status = self._quick.cuEventRecord(
+                ctypes.c_void_p(event.handle), ctypes.c_void_p(stream)
+            )
         self.check(status, "record an event")
 
     def wait(self, stream: int, event: Event) -> None:
         """Let what is put into `stream` from now on wait for `event`."""
-        status = self._quick.cuStreamWaitEvent(
-            ctypes.c_void_p(stream), ctypes.c_void_p(event.handle), 0
-        )
+        with self.taking:
+            status = self._quick.cuStreamWaitEvent(
+                ctypes.c_void_p(stream), ctypes.c_void_p(event.handle), 0
+            )
         self.check(status, "wait for an event")
 
     def passed(self, handle: int) -> bool:
@@ -110,12 +119,13 @@ class Driver:
 
     def copy(self, target: int, source: int, size: int, stream: int) -> None:
         """Copy `size` bytes; the addresses tell between which memories."""
-        status = self._quick.cuMemcpyAsync(
-            ctypes.c_uint64(target),
-            ctypes.c_uint64(source),
-            ctypes.c_size_t(size),
-            ctypes.c_void_p(stream),
-        )
+        with self.taking:
+            status = self._quick.cuMemcpyAsync(
+                ctypes.c_uint64(target),
+                ctypes.c_uint64(source),
+                ctypes.c_size_t(size),
+                ctypes.c_void_p(stream),
+            )
         self.check(status, "copy")
 
     def copy_rows(
@@ -139,17 +149,19 @@ class Driver:
             width=width,
             height=rows,
         )
-        status = self._quick.cuMemcpy2DAsync_v2(ctypes.byref(told), ctypes.c_void_p(stream))
+        with self.taking:
+            status = self._quick.cuMemcpy2DAsync_v2(ctypes.byref(told), ctypes.c_void_p(stream))
         self.check(status, "copy")
 
     def clear(self, target: int, size: int, stream: int) -> None:
         """Fill with zero bytes."""
-        status = self._quick.cuMemsetD8Async(
-            ctypes.c_uint64(target),
-            ctypes.c_ubyte(0),
-            ctypes.c_size_t(size),
-            ctypes.c_void_p(stream),
-        )
+        with self.taking:
+            status = self._quick.cuMemsetD8Async(
+                ctypes.c_uint64(target),
+                ctypes.c_ubyte(0),
+                ctypes.c_size_t(size),
+                ctypes.c_void_p(stream),
+            )
         self.check(status, "clear memory")
 
     def launch(
@@ -166,14 +178,16 @@ class Driver:
         extra = (ctypes.c_void_p * 5)(
             _BUFFER_POINTER, ctypes.addressof(buffer), _BUFFER_SIZE, ctypes.addressof(size), _END
         )
-        status = self._quick.cuLaunchKernel(
-            ctypes.c_void_p(function), *grid, *block, 0, ctypes.c_void_p(stream), None, extra
-        )
+        with self.taking:
+            status = self._quick.cuLaunchKernel(
+                ctypes.c_void_p(function), *grid, *block, 0, ctypes.c_void_p(stream), None, extra
+            )
         self.check(status, "run a kernel")
 
     def play(self, graph: int, stream: int) -> None:
         """Put a recorded graph into `stream`."""
-        status = self._quick.cuGraphLaunch(ctypes.c_void_p(graph), ctypes.c_void_p(stream))
+        with self.taking:
+            status = self._quick.cuGraphLaunch(ctypes.c_void_p(graph), ctypes.c_void_p(stream))
         self.check(status, "replay a job")
 
 

@@ -82,8 +82,12 @@ class Jobs:
 
     def put(self, frames: list[Frame]) -> Job:
         """Start a job; errors are raised here."""
+        cuda_frames.same_device(self._device, frames)
+        with self._device.job():
+            return self._put(frames)
+
+    def _put(self, frames: list[Frame]) -> Job:
         device = self._device
-        cuda_frames.same_device(device, frames)
         event = device.event()
         if self.replay and self.replay.fits(frames):
             made, flags, keep = self.replay.run(frames, event), self.replay.flags, ()

@@ -67,6 +67,11 @@ class DeviceSession(Session):
         self._jobs = self._jobs_of(self._backend, first)
         self._records = self._records_from()
 
+    def _load(self, first: Frame, precision: Precision) -> Backend:
+        # What is compiled is tried on `compute`.
+        with self._device.job():
+            return super()._load(first, precision)
+
     def _wanted(self, size: tuple[int, int] | None, precision: Precision) -> Options:
         told = super()._wanted(size, precision)
         config = dict(told.config)
@@ -230,7 +235,7 @@ class DeviceSession(Session):
     def _record(self, frame: Frame) -> None:
         """Record the job for frames like this one; say why where that is not possible."""
         jobs = self._jobs
-        with self._context.clock.measure("open"):
+        with self._context.clock.measure("open"), self._device.job():
             try:
                 jobs.replay = Replay(self._device, self._backend, jobs.route, frame, self.batch)
             except (ModelError, InferenceError, OutOfDeviceMemory) as error:

@@ -219,6 +219,27 @@ def test_stream_that_nvdec_refuses_is_named(gpu: FakeGpu, clip: Path, error: Exc
         list(reader)
 
 
+def test_frames_have_the_tags_of_their_own_picture(
+    gpu: FakeGpu, clip: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Changing(Decoder):
+        def decode(self, packet: Any) -> list[Any]:
+            made = super().decode(packet)
+            for surface in made:
+                surface.colorspace = 5 if surface.pts >= FIRST_RUN else 1
+            return made
+
+    monkeypatch.setattr(cuda_decode, "open_decoder", lambda device, video: Changing(video, device))
+    with DeviceReader(InputSpec(str(clip)), gpu) as reader:
+        made = [item for item in reader if isinstance(item, Frame)]
+    assert len(made) == FRAMES
+    for frame in made:
+        assert frame.meta.pts is not None
+        assert frame.meta.template is not None
+        later = frame.meta.pts >= FIRST_RUN
+        assert frame.meta.template.colorspace == (5 if later else 1)
+
+
 def test_decoder_that_fails_on_all_of_a_later_run_is_no_damage(
     gpu: FakeGpu, clip: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

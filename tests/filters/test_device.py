@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 
@@ -397,6 +398,28 @@ def test_recorded_job_takes_frames_of_slots_at_once_and_falls_back_for_others(
     made = setup.run(text, mixed)
     wanted = [(n, n + 20) for n in (4, 5, 6, 7, 0, 1, 50, 51, 52)]
     assert values(setup, made) == wanted
+
+
+def test_recorded_job_leaves_frames_of_another_matrix_to_others(setup: Setup) -> None:
+    setup.channels = 3
+    setup.network = lambda x: x[:, ::-1] * np.float32(0.5)
+    tagged = []
+    for number, frame in enumerate(frames(setup, 12)):
+        template = av.VideoFrame(16, 8, "nv12")
+        template.colorspace = 1 if number < 6 else 5
+        tagged.append(replace(frame, meta=replace(frame.meta, template=template)))
+    text = "dnn_processing=model=net.pt:precision=float32:batch_size=2"
+    expected = setup.run(text, tagged)
+    setup.captures = True
+    made = setup.run(text, tagged)
+    for one, other in zip(made, expected, strict=True):
+        pair = [cuda_frames.to_host(setup.gpu, frame).planes for frame in (one, other)]
+        assert all(np.array_equal(a, b) for a, b in zip(*pair, strict=True))
+    # Recorded: the first job, four times while it is recorded, and the three of the other matrix.
+    assert len(setup.loaded[1].batches) == 8
+    setup.channels, setup.network = 1, lambda x: x
+    setup.run(text, tagged)
+    assert len(setup.loaded[2].batches) == 5
 
 
 def test_recorded_job_tells_nan_of_its_own_frames(setup: Setup) -> None:

@@ -85,6 +85,7 @@ class Slots:
         self._block: Block | None = None
         self._stamps: list[Stamp] = []
         self._template: Any = None
+        self._tags: tuple[Any, ...] = ()
         self._field_order = 0
 
     def add(self, picture: av.VideoFrame) -> Iterator[Slot]:
@@ -92,10 +93,10 @@ class Slots:
         form: Any = picture.sw_format
         if form is None:
             raise DeviceError("the decoder gave a frame in host memory, not on the GPU")
-        kind = form.name, picture.width, picture.height
-        if kind != self._kind:
+        kind, tags = (form.name, picture.width, picture.height), _tags(picture)
+        if kind != self._kind or tags != self._tags:
             yield from self.flush()
-            self._kind = kind
+            self._kind, self._tags = kind, tags
             known_format(form.name)
             self._laid = surface_geometry(pixel_format(form.name), picture)
             self._template = picture
@@ -120,6 +121,15 @@ class Slots:
         block, stamps = self._block, tuple(self._stamps)
         self._block, self._stamps = None, []
         yield Slot(block, *self._kind, self._laid, stamps, self._template, ready, self._field_order)
+
+
+def _tags(picture: av.VideoFrame) -> tuple[Any, ...]:
+    return (
+        picture.colorspace,
+        picture.color_range,
+        picture.color_primaries,
+        picture.color_trc,
+    )
 
 
 def surface_field_order(device: Device, picture: av.VideoFrame) -> int:

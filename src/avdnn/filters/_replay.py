@@ -14,7 +14,15 @@ import numpy as np
 
 from ..cuda import Device, pinned_array
 from ..cuda import tensors as cuda_tensors
-from ..cuda.frames import PITCH, empty_slot, follow, frame_in, geometry
+from ..cuda.frames import (
+    PITCH,
+    colour_tags,
+    empty_slot,
+    follow,
+    frame_in,
+    geometry,
+    known_format,
+)
 from ..errors import ModelError
 from ..frame import Array, Arrays, Frame, TensorSpec
 from ..pixfmt import pixel_format
@@ -52,6 +60,8 @@ class Replay:
         self._device = device
         self._batch = batch
         self._places = _places(first)
+        self._colours = route.channels == 3 and not known_format(first.format).order
+        self._tags = colour_tags(first.meta.template)
         self._step = _size(first)
         self._input = device.pool.take(self._step * batch, device.compute)
         sources = [self._source(first, number) for number in range(batch)]
@@ -142,8 +152,12 @@ class Replay:
         )
 
     def fits(self, frames: Sequence[Frame]) -> bool:
-        """Whether these frames are laid out as the recorded ones."""
-        return len(frames) <= self._batch and all(map(self._lies_alike, frames))
+        """Whether these frames are laid out, and go to RGB, as the recorded ones."""
+        alike = len(frames) <= self._batch and all(map(self._lies_alike, frames))
+        return alike and (not self._colours or all(map(self._is_tagged_alike, frames)))
+
+    def _is_tagged_alike(self, frame: Frame) -> bool:
+        return colour_tags(frame.meta.template) == self._tags
 
     def _lies_alike(self, frame: Frame) -> bool:
         start = _start(frame)

@@ -85,3 +85,15 @@ def test_network_that_looks_at_its_pixels_or_counts_is_found(
     with pytest.raises(ModelError, match=r"cannot record|depends on its input") as error:
         check(made)
     assert "\n" not in str(error.value)
+
+
+def test_memory_that_the_trial_lacks_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rand(*shape: Any, **told: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has")
+
+    made = network(tmp_path, Conv())
+    monkeypatch.setattr(torch, "rand", rand)
+    with pytest.raises(ModelError, match="no room to try it: CUDA out of memory"):
+        check(made)

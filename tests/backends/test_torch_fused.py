@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -244,3 +248,48 @@ def test_each_shape_is_recorded_once() -> None:
             torch.testing.assert_close(run(values), values * 2)
     # Each shape: once for the recording, once to compare.
     assert calls == [(1, 1, 4, 4)] * 2 + [(2, 1, 4, 4)] * 2
+
+
+def test_what_the_network_makes_no_number_of_is_not_compared() -> None:
+    def overflows(tensor: Any) -> Any:
+        return torch.where(tensor > 0.5, tensor / 0, tensor)
+
+    picture = torch.rand(1, 1, 4, 4)
+    run = _torch_fused.recorded(overflows, picture)
+    torch.testing.assert_close(run(picture), overflows(picture))
+
+    def spoils(tensor: Any) -> Any:
+        return torch.full_like(tensor, float("nan"))
+
+    with pytest.raises(ModelError, match="changes what the network gives"):
+        _torch_fused._same(overflows, spoils, picture, "recording")
+
+
+def test_machine_code_is_kept_by_threads_that_build_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2)
+    replace = Path.replace
+
+    def late(path: Path, target: Path) -> Path:
+        both.wait(5)
+        return replace(path, target)
+
+    nvrtc = SimpleNamespace(
+        getVersion=lambda: (13, 0),
+        createProgram=lambda *told: 1,
+        compileProgram=lambda program, options: None,
+        getCUBIN=lambda program: b"code",
+        destroyProgram=lambda program: None,
+    )
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace(nvrtc=nvrtc))
+    monkeypatch.setattr(Path, "replace", late)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
+    kind = _torch_kernel.Layer(16, 16, 3, "float16")
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda _: _torch_kernel._binary(kind), range(2)))
+    assert made == [b"code"] * 2
+    assert [path.read_bytes() for path in (tmp_path / "kernels").iterdir()] == [b"code"]
+    nvrtc.compileProgram = lambda program, options: pytest.fail("it is kept")
+    assert _torch_kernel._binary(kind) == b"code"

@@ -11,6 +11,7 @@ import pytest
 
 from avdnn import backends
 from avdnn.backends import Options
+from avdnn.backends._torch_network import Network
 from avdnn.errors import InferenceError
 from avdnn.frame import Precision
 
@@ -73,6 +74,29 @@ def test_device_frames_run_on_the_callers_stream(
     stream.synchronize()
     assert made.is_cuda
     # Half of a float is exact in both types.
+    assert torch.equal(made, given / 2)
+    loaded.close()
+
+
+def test_first_job_finds_the_weights_converted(
+    torch: Any, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The current stream has much to do when the weights are converted in it."""
+    convert = Network.use
+
+    def late(network: Network, dtype: Any) -> None:
+        torch.cuda._sleep(1_000_000_000)
+        convert(network, dtype)
+
+    stream = torch.cuda.Stream()
+    given = torch.rand(1, 3, *SIZE, device="cuda").half()
+    torch.cuda.synchronize()
+    monkeypatch.setattr(Network, "use", late)
+    half = Precision.FLOAT16
+    options = Options(device="cuda", precision=half, size=SIZE, stream=stream.cuda_stream)
+    loaded = backends.load("torch", model, options)
+    made = loaded.infer_async({"x": given}).result()["y"]
+    stream.synchronize()
     assert torch.equal(made, given / 2)
     loaded.close()
 

@@ -231,6 +231,20 @@ def test_auto_stays_with_float32_where_the_fast_one_differs(setup: Setup) -> Non
     assert "float32" in setup.said[0]
 
 
+def test_fast_precision_that_does_not_load_leaves_no_model_open(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(name: str, model: Path, options: Options) -> FakeBackend:
+        if options.precision is not Precision.FLOAT32:
+            raise ModelError("there is no room for it")
+        return setup.load(name, model, options)
+
+    monkeypatch.setattr(backends, "load", load)
+    with pytest.raises(ModelError, match="no room"):
+        setup.run("dnn_processing=model=net.pt", frames(setup, 1))
+    assert [loaded.closed for loaded in setup.loaded] == [True]
+
+
 def test_auto_tries_a_precision_on_a_model_of_fixed_batch(setup: Setup) -> None:
     setup.fixed_batch = 4
     made = setup.run("dnn_processing=model=net.pt", frames(setup, 6))

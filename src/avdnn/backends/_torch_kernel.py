@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import threading
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -257,7 +258,7 @@ def _binary(kind: Layer) -> bytes:
         nvrtc.destroyProgram(program)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        mine = path.with_suffix(f".{os.getpid()}")
+        mine = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         mine.write_bytes(made)
         mine.replace(path)
     return made

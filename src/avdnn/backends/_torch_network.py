@@ -82,8 +82,13 @@ class Network:
         import torch
 
         count = shape[0] if self.program.shape or self.is_fused else 1
-        example = torch.rand((count, *shape[1:]), dtype=torch.float32, device=device)
-        check_course(self.call, self._laid_out(example.to(self.dtype)))
+        try:
+            example = torch.rand((count, *shape[1:]), dtype=torch.float32, device=device)
+            example = self._laid_out(example.to(self.dtype))
+        except RuntimeError as error:
+            message = f"there is no room to try it: {first_line(error)}"
+            raise ModelError(message, backend="torch") from error
+        check_course(self.call, example)
 
     @property
     def is_fused(self) -> bool:

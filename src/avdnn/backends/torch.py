@@ -80,6 +80,9 @@ def load(model: Path, options: Options) -> Torch:
     layout = options.layout or Layout.NCHW
     network = Network(program, layout, optimize=flags["optimize"])
     found = find_out(network, model, options, torch.device(device))
+    if device.startswith("cuda"):
+        # Weights are converted on the current stream, and jobs run on others.
+        torch.cuda.current_stream(device).synchronize()
     owned = network.storages()
     make_ready(network, model, options, found, torch.device(device), flags)
     made = Torch(network, model, found, options, device, owned)

@@ -111,7 +111,11 @@ class Session:
     def _faster(self, first: Frame, fast: Precision) -> Backend:
         """The fast precision if it holds on a test picture and the first frame, else float32."""
         exact = self._load(first, Precision.FLOAT32)
-        quick = self._load(first, fast)
+        try:
+            quick = self._load(first, fast)
+        except BaseException:
+            exact.close()
+            raise
         try:
             apart, on = self._apart(exact, quick, first)
         except BaseException:

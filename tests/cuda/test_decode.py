@@ -15,7 +15,7 @@ from av.codec.context import Flags
 from avdnn import host
 from avdnn.cuda import decode as cuda_decode
 from avdnn.cuda import frames as cuda_frames
-from avdnn.cuda import sessions
+from avdnn.cuda import sessions, slots
 from avdnn.cuda.decode import DeviceReader, nvdec_format
 from avdnn.errors import DeviceError
 from avdnn.frame import Frame
@@ -98,7 +98,7 @@ def gpu(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(cuda_decode, "check_library", lambda: None)
     monkeypatch.setattr(cuda_decode, "open_decoder", lambda device, video: Decoder(video, device))
     monkeypatch.setattr(
-        cuda_decode, "surface_field_order", lambda device, surface: field_order(surface.host)
+        slots, "surface_field_order", lambda device, surface: field_order(surface.host)
     )
     monkeypatch.setattr(sessions, "LEAST_RUN", 10)
     made = FakeGpu(kernels, 2)

@@ -18,7 +18,7 @@ from avdnn.clock import Clock
 from avdnn.cuda import frames as cuda_frames
 from avdnn.cuda import tensors as cuda_tensors
 from avdnn.cuda.blocks import Memory, Pool
-from avdnn.cuda.decode import Slots
+from avdnn.cuda.slots import Slots
 from avdnn.errors import DeviceError, FormatError
 from avdnn.filters import Context
 from avdnn.filters.hwdownload import HwDownload
@@ -67,6 +67,10 @@ class Surface:
             duration=1,
             time_base=Fraction(1, 25),
             interlaced_frame=False,
+            colorspace=2,
+            color_range=0,
+            color_primaries=2,
+            color_trc=2,
         )
 
 

@@ -149,7 +149,7 @@ def test_own_convolution_is_torchs(
     layer = own.layer(weight)
     assert layer is not None
     if not own.runs_on(layer, weight.device):
-        pytest.skip("too much shared memory for this GPU")
+        pytest.skip("the kernel is not for this GPU")
     own.operation()
     args = (own.packed_kernel(weight, layer), own.filled(bias, layer, 0.0))
     more = (own.filled(slope, layer, 1.0), size, outputs)
@@ -176,6 +176,8 @@ def test_own_convolution_can_be_captured_and_keeps_to_its_stream(torch: Any) -> 
     weight = torch.randn(16, 16, 3, 3, device="cuda").half()
     layer = own.layer(weight)
     assert layer is not None
+    if not own.runs_on(layer, weight.device):
+        pytest.skip("the kernel is not for this GPU")
     none, ones = weight.new_zeros(16), weight.new_ones(16)
     args = (own.packed_kernel(weight, layer), own.filled(none, layer, 0.0))
     args += (own.filled(ones, layer, 1.0), 3, 16)
@@ -192,3 +194,33 @@ def test_own_convolution_can_be_captured_and_keeps_to_its_stream(torch: Any) -> 
     stream.synchronize()
     wanted = torch.nn.functional.conv2d(torch.ones_like(source), weight, padding=1)
     torch.testing.assert_close(made, wanted, atol=2e-2, rtol=2e-2)
+
+
+def test_own_convolution_counts_beyond_31_bits_and_from_any_address(torch: Any) -> None:
+    pytest.importorskip("cupy")
+    from avdnn.backends import _torch_kernel as own
+
+    own.operation()
+    weight = torch.randn(8, 64, 3, 3, device="cuda").half() / 24
+    layer = own.layer(weight)
+    assert layer is not None
+    if not own.runs_on(layer, weight.device):
+        pytest.skip("the kernel is not for this GPU")
+    none, ones = weight.new_zeros(8), weight.new_ones(8)
+    args = (own.packed_kernel(weight, layer), own.filled(none, layer, 0.0))
+    args += (own.filled(ones, layer, 1.0), 3, 8)
+    count, rows, columns = 5, 2160, 3840
+    size = count * rows * columns * 64 * 2
+    if torch.cuda.mem_get_info()[0] < 2 * size:
+        pytest.skip("too little memory")
+    source = torch.empty(count, rows, columns, 64, device="cuda", dtype=torch.float16)
+    source.zero_()
+    source[-1, -20:].normal_()
+    made = own.same_convolution(source.permute(0, 3, 1, 2), *args)
+    part = source[-1:, -20:].permute(0, 3, 1, 2)
+    wanted = torch.nn.functional.conv2d(part.float(), weight.float(), padding=1)
+    torch.testing.assert_close(made[-1:, :, -19:].float(), wanted[:, :, 1:], atol=1e-2, rtol=1e-2)
+    assert not made[:-1].any()
+    room = torch.randn(1 + 8 * 32 * 64, device="cuda").half()
+    odd = room[1:].view(1, 8, 32, 64).permute(0, 3, 1, 2)
+    assert torch.equal(own.same_convolution(odd, *args), own.same_convolution(odd.clone(), *args))

@@ -26,6 +26,9 @@ CARD = (9, 0)
 """The compute capability whose warps multiply in groups of four, and where all these layers were
 measured to be faster than torch's. A choice by time could differ between two runs of one job."""
 
+ALIGNMENT = 16
+"""Bytes that the kernel fetches at once; it begins at multiples of them."""
+
 _SHARED_LIMIT = 97
 """The device attribute of the shared memory that a block may ask for."""
 
@@ -121,6 +124,8 @@ def operation() -> Any:
 
     def run(tensor: Any, kernel: Any, bias: Any, slope: Any, size: int) -> Any:
         tensor = tensor.contiguous()
+        if tensor.data_ptr() % ALIGNMENT:
+            tensor = tensor.clone()
         batch, rows, columns, channels = tensor.shape
         kind = Layer(channels, kernel.shape[1], size, str(tensor.dtype).removeprefix("torch."))
         made = tensor.new_empty((batch, rows, columns, kind.outputs))

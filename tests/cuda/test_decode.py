@@ -292,6 +292,34 @@ def test_less_is_decoded_ahead_where_frames_are_larger(
         assert reader._ahead() == 24 * 72 // size
 
 
+@pytest.mark.parametrize("damaged", [{0, 1}, {5}, {30}])
+@pytest.mark.parametrize("start", [None, 1.6])
+def test_damaged_packets_are_noted_wherever_they_are(
+    gpu: FakeGpu,
+    clip: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damaged: set[int],
+    start: float | None,
+) -> None:
+    class Damaged(Decoder):
+        seen = 0
+
+        def decode(self, packet: Any) -> list[Any]:
+            if packet is not None:
+                self.seen += 1
+                if self.seen - 1 in damaged:
+                    raise av.error.InvalidDataError(1094995529, "Invalid data found")
+            return super().decode(packet)
+
+    monkeypatch.setattr(cuda_decode, "open_decoder", lambda device, video: Damaged(video, device))
+    monkeypatch.setattr(sessions, "LEAST_RUN", 1000)
+    with DeviceReader(InputSpec(str(clip), start=start), gpu) as reader:
+        made = [item for item in reader if isinstance(item, Frame)]
+    assert len(made) >= 10
+    notes = [note for note in reader.damage if "cannot be decoded: Invalid data found" in note]
+    assert len(notes) == len(damaged)
+
+
 def test_leaving_early_ends_the_sessions(gpu: FakeGpu, clip: Path) -> None:
     with DeviceReader(InputSpec(str(clip), decoders=3), gpu) as reader:
         items: Any = iter(reader)

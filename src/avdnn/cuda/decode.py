@@ -36,6 +36,9 @@ AHEAD_BYTES = 2 << 30
 
 SLOT_FRAMES = 8
 
+EARLY_DAMAGE = 32
+"""Packets that may be damaged before the first picture: more mean that the stream is refused."""
+
 TOLD_PACKETS = 8
 """Packets of which one should decode by itself."""
 
@@ -54,6 +57,7 @@ class DeviceReader(Reader):
         self._device = device
         self._slot_frames = slot_frames
         self._ends: dict[int, tuple[int, Any]] = {}
+        self._early: list[Damage] = []
 
     def __enter__(self) -> DeviceReader:
         super().__enter__()
@@ -93,6 +97,8 @@ class DeviceReader(Reader):
                     yield item
                 if self._video_over and self._cut.is_over(self.copied, self._shown()):
                     break
+        if self._early:
+            self._refuse()
         self._settle()
         self._check_end()
 
@@ -133,6 +139,9 @@ class DeviceReader(Reader):
     def _timed(self, slot: Slot) -> Iterator[Frame]:
         if not self._decoded_any:
             self._decoded_any = True
+            early, self._early = self._early, []
+            for damage in early:
+                self._damaged(damage)
             self.hdr = hdr.read(slot.template, self._video.codec_context)
         form, size = pixel_format(slot.form), slot.laid.size
         for number, stamp in enumerate(slot.stamps):
@@ -193,9 +202,17 @@ class DeviceReader(Reader):
         return super()._shown()
 
     def _damaged(self, damage: Damage) -> None:
-        if not self._count:
-            raise DeviceError(refusal(self.spec, super().pix_fmt, damage.reason), device="cuda")
-        self._note_packet(damage.packet, f"cannot be decoded: {damage.reason}")
+        """Note it, or keep it until there is a picture: without one it is no single packet."""
+        if self._decoded_any:
+            self._note_packet(damage.packet, f"cannot be decoded: {damage.reason}")
+            return
+        self._early.append(damage)
+        if len(self._early) > EARLY_DAMAGE:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        reason = self._early[0].reason
+        raise DeviceError(refusal(self.spec, super().pix_fmt, reason), device="cuda")
 
     def _ahead(self) -> int:
         context = self._video.codec_context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -162,6 +163,42 @@ def test_pictures_and_other_codecs_are_left_to_the_cpu(tmp_path: Path) -> None:
             out.mux(stream.encode(frame.reformat(format=stream.pix_fmt)))
             out.mux(stream.encode(None))
         assert words in REFUSAL(InputSpec(str(path)), H200)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (0, ""),
+        (3, ""),
+        (100, r"NVDEC cannot decode this mpeg4 stream \(yuv420p\): Invalid data"),
+    ],
+)
+def test_some_damage_at_the_beginning_does_not_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int, words: str
+) -> None:
+    path = tmp_path / "a.mkv"
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("mpeg4", rate=25, options={"g": "5"})
+        stream.width = stream.height = 32
+        for _ in range(20):
+            picture = np.zeros((32, 32, 3), np.uint8)
+            frame = av.VideoFrame.from_ndarray(picture, "rgb24").reformat(format="yuv420p")
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    seen: list[Any] = []
+
+    class Decoder:
+        def decode(self, packet: Any) -> list[Any]:
+            seen.append(packet)
+            if len(seen) <= broken:
+                raise av.error.InvalidDataError(1094995529, "Invalid data found")
+            return [SimpleNamespace(sw_format=SimpleNamespace(name="nv12"))]
+
+    monkeypatch.setattr("avdnn.cuda.decode.check_library", lambda: None)
+    monkeypatch.setattr("avdnn.cuda.decode.open_decoder", lambda device, video: Decoder())
+    why = REFUSAL(InputSpec(str(path)), H200)  # type: ignore[arg-type]
+    assert re.match(words, why) if words else why == ""
+    assert len(seen) == min(broken + 1, 8)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import av
@@ -30,7 +31,8 @@ DECODED = frozenset(
 )
 """Codecs that some NVDEC decodes."""
 
-PROBE_PACKETS = 64
+PROBE_PACKETS, PROBE_DAMAGE = 64, 8
+"""Packets in which a first picture has to come, and how many of them may be damaged."""
 
 Say: TypeAlias = Callable[[str], None]
 """Takes a line for the user."""
@@ -208,19 +210,25 @@ def refusal(spec: InputSpec, device: Device) -> str:
             return f"NVDEC does not decode {name}"
         cuda_decode.check_library()
         decoder = cuda_decode.open_decoder(device, video)
-        try:
-            for number, packet in enumerate(container.demux(video)):
-                pictures = decoder.decode(packet if packet.size else None)
-                for picture in pictures:
-                    form: Any = picture.sw_format
-                    known = form is not None and form.name in FORMATS
-                    return "" if known else f"NVDEC gives frames that are no device frames ({form})"
-                if number >= PROBE_PACKETS:
+        kind = f"{name} stream ({video.codec_context.pix_fmt})"
+        why = f"NVDEC gave no picture in the first {PROBE_PACKETS} packets"
+        refused = 0
+        packets = islice(container.demux(video), PROBE_PACKETS)
+        while refused < PROBE_DAMAGE:
+            try:
+                packet = next(packets, None)
+                if packet is None:
                     break
-        except av.error.FFmpegError as error:
-            form_name = video.codec_context.pix_fmt
-            return f"NVDEC cannot decode this {name} stream ({form_name}): {error.strerror}"
-    return f"NVDEC gave no picture in the first {PROBE_PACKETS} packets"
+                pictures = decoder.decode(packet if packet.size else None)
+            except av.error.FFmpegError as error:
+                why = f"NVDEC cannot decode this {kind}: {error.strerror}"
+                refused += 1
+                continue
+            for picture in pictures:
+                form: Any = picture.sw_format
+                known = form is not None and form.name in FORMATS
+                return "" if known else f"NVDEC gives frames that are no device frames ({form})"
+    return why
 
 
 def device_figures() -> dict[str, int]:

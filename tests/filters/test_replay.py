@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from avdnn.cuda import Device
 from avdnn.filters._device_jobs import Job, Jobs
 from avdnn.frame import Frame
 
@@ -68,3 +72,31 @@ def test_jobs_of_other_threads_wait_while_one_is_recorded(
     thread.join()
     assert values(setup, done) == [(0, 20), (1, 21)]
     assert len(made) == 2
+
+
+def test_tables_are_copied_when_nothing_is_recorded() -> None:
+    waited: list[str] = []
+
+    class Owner:
+        def __enter__(self) -> Owner:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def synchronize(self) -> None:
+            waited.append(threading.current_thread().name)
+
+    device: Any = Device.__new__(Device)
+    device._taking, device._jobs, device._lock = threading.RLock(), threading.RLock(), Lock()
+    device._tables, device._cp, device.use = {}, np, lambda: None
+    device.compute = SimpleNamespace(owner=Owner())
+    values = np.arange(3)
+    thread = threading.Thread(target=lambda: device.table(values), name="other")
+    with device.recording():
+        thread.start()
+        thread.join(0.1)
+        assert not waited
+    thread.join()
+    assert waited == ["other"]
+    assert device.table(values) is device.table(values)
+    assert waited == ["other"]

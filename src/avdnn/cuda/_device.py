@@ -198,15 +198,20 @@ class Device:
 
     def table(self, values: Array) -> Array:
         """A small constant array on the device; one copy for each array object."""
-        with self._lock:
-            known = self._tables.get(id(values))
-            if known is None:
-                self.use()
-                with self.compute.owner as stream:
-                    known = values, self._cp.asarray(values)
-                    stream.synchronize()
-                self._tables[id(values)] = known
-            return known[1]
+        known = self._tables.get(id(values))
+        if known is None:
+            # A stream whose work is recorded cannot be waited for.
+            with self._taking, self._lock:
+                known = self._tables.get(id(values)) or self._told(values)
+        return known[1]
+
+    def _told(self, values: Array) -> tuple[Array, Any]:
+        self.use()
+        with self.compute.owner as stream:
+            made = values, self._cp.asarray(values)
+            stream.synchronize()
+        self._tables[id(values)] = made
+        return made
 
     def copy(
         self,

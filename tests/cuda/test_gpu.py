@@ -6,6 +6,7 @@ import logging
 import resource
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -33,6 +34,7 @@ from ..conftest import require
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 RGB = ["rgb24", "bgr24", "rgb0", "bgr0", "0rgb", "0bgr"]
+REFRESHED = "keyint=24:intra-refresh=1:bframes=0:scenecut=0"
 WIDTHS = [16, 62, 100, 352, 720, 960, 1280, 1920]
 
 
@@ -133,6 +135,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "vp9": ("libvpx-vp9", "yuv420p", 320, 240, 60, {"g": "24"}),
         "av1": ("libsvtav1", "yuv420p", 320, 240, 60, {"preset": "10", "g": "24"}),
         "422": ("libx264", "yuv422p10le", 320, 240, 12, {}),
+        "refreshed": ("libx264", "yuv420p", 320, 240, 150, {"x264-params": REFRESHED}),
     }
     made = {}
     for name, (codec, form, width, height, count, options) in kinds.items():
@@ -183,7 +186,7 @@ def psnr(one: Any, other: Any, peak: int = 255) -> float:
 
 
 @pytest.mark.parametrize("decoders", [1, 2, 4])
-@pytest.mark.parametrize("name", ["closed", "open", "odd", "ten", "vp9", "av1"])
+@pytest.mark.parametrize("name", ["closed", "open", "odd", "ten", "vp9", "av1", "refreshed"])
 def test_nvdec_gives_the_software_decoders_frames(
     clips: dict[str, Path], name: str, decoders: int
 ) -> None:
@@ -311,6 +314,28 @@ def test_recorded_jobs_give_the_frames_of_step_by_step(
         for a, b in zip(one.planes, other.planes, strict=True):
             # A recorded network may take other kernels.
             assert np.abs(a.astype(int) - b).max() <= 1
+
+
+def test_jobs_of_several_threads_are_recorded_beside_each_other(
+    networks: Path, clips: dict[str, Path]
+) -> None:
+    texts = [
+        f"dnn_processing=dnn_backend=torch:model={networks}/{model}.pt"
+        f":precision=float32:batch_size={batch}"
+        for model, batch in (("luma2x", 1), ("rgb2x", 4), ("luma2x", 8))
+    ]
+    texts.append(f"scale=200:100,{texts[0]}")
+    alone = [on_device(clips["closed"], f"{text}:options=capture=0") for text in texts]
+    with ThreadPoolExecutor(len(texts)) as pool:
+        for _ in range(4):
+            said: list[str] = []
+            runs = [pool.submit(on_device, clips["closed"], text, 2, said) for text in texts]
+            for run, expected in zip(runs, alone, strict=True):
+                got = run.result()
+                assert len(got) == len(expected) == 150
+                for one, other in zip(got, expected, strict=True):
+                    assert np.abs(luma(one) - luma(other)).max() <= 1
+            assert "step by step" not in "".join(said)
 
 
 def test_network_that_looks_at_its_pixels_goes_step_by_step(

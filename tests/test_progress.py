@@ -44,6 +44,15 @@ def test_json_tells_start_progress_and_end() -> None:
     assert (end["frames"], end["time"], end["elapsed"], end["eta"]) == (128, 4.0, 2.0, 0.0)
 
 
+def test_frames_that_come_with_the_end_are_counted() -> None:
+    stream = io.StringIO()
+    lines = Lines(stream, clock=Clock())
+    lines.start(3, None)
+    lines.update(2, 0.04)
+    lines.finish(3)
+    assert stream.getvalue().startswith("3 frames in")
+
+
 def test_unknown_total_goes_by_time() -> None:
     clock, stream = Clock(), io.StringIO()
     progress = JsonLines(stream, clock=clock)

@@ -112,7 +112,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
                     break
         with clock.measure("encode and write"):
             writer.close()
-    progress.finish()
+    progress.finish(writer.frames)
     return Report(
         frames=writer.frames,
         seconds=time.perf_counter() - began,

@@ -82,8 +82,11 @@ class Progress:
             self._shown = now
             self._show(self._state(now))
 
-    def finish(self) -> None:
-        """The job is done; not called if it failed."""
+    def finish(self, frames: int | None = None) -> None:
+        """The job is done, with so many frames if the last come with the end; not called if it
+        failed."""
+        if frames is not None:
+            self._frames = frames
         state = self._state(self._clock(), whole=True)
         self._show_finish(state)
 

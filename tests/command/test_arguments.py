@@ -283,6 +283,7 @@ def test_odd_file_names() -> None:
         ("-i a -t soon b", "-t: expected a time"),
         ("-i a -vframes 0 b", "-frames:v: expected a whole number"),
         ("-i a --model m -vf hflip b", "--model and -vf exclude each other"),
+        ("-i a --model m -lavfi hflip b", "--model and -filter_complex exclude each other"),
         ("-i a -- b", "unknown option --"),
         ("-i a -20 b", "unknown option -20"),
         ("--progess json a b", "unknown option --progess: did you mean --progress[?]"),

@@ -17,7 +17,7 @@ from avdnn import host
 from avdnn.compare import compare, difference, quality
 from avdnn.compare.comparison import Limits
 from avdnn.compare.components import EXACT, readable
-from avdnn.errors import FormatError, MediaError
+from avdnn.errors import FormatError, MediaError, UsageError
 from avdnn.frame import Frame, Meta
 from avdnn.pixfmt import FORMATS
 
@@ -395,6 +395,35 @@ def test_psnr_of_integers_does_not_wrap() -> None:
     a, b = np.zeros((3, 3), np.uint8), np.full((3, 3), 255, np.uint8)
     assert quality.psnr(a, b, 255) == 0
     assert quality.psnr(a, a, 255) == math.inf
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_frames_are_read(
+    tmp_path: Path,
+) -> None:
+    for name, error, said in (
+        ("worst.jpg", UsageError, "a PNG is written"),
+        ("no/worst.png", MediaError, "no such folder"),
+    ):
+        left = _frames(2)
+        with pytest.raises(error, match=said):
+            compare(left, _frames(2), picture=tmp_path / name)
+        assert next(left).pts == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_limits_that_no_video_keeps_are_refused() -> None:
+    for limits, said in (
+        ({"max_diff": -1}, "--max-diff: expected 0 codes or more, got -1"),
+        ({"max_diff": math.nan}, "--max-diff: expected 0 codes or more, got nan"),
+        ({"min_psnr": math.nan}, "--min-psnr: expected a number of dB, got nan"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            Limits(**limits)
+
+
+def test_one_frame_is_told_in_the_singular() -> None:
+    text = compare(_frames(1), _frames(1)).as_text()
+    assert text.startswith("1 frame of 64x48 yuv420p compared")
 
 
 def test_a_picture_never_replaces_a_video(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_a_missing_end_is_noted_and_a_whole_file_is_not(tmp_path: Path, suffix: 
         cut = tmp_path / f"cut.{suffix}"
         cut.write_bytes(data[:-missing])
         assert any("ends early" in said for said in damage(cut)), missing
+        assert not any(": 1 bytes" in said for said in damage(cut))
 
 
 @pytest.mark.parametrize("flags", ["frag_keyframe+empty_moov", "frag_every_frame+empty_moov"])

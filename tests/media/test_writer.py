@@ -511,6 +511,39 @@ def test_tags_are_set_and_taken_away(tmp_path: Path, suffix: str) -> None:
     assert left(tmp_path) == [f"out.{suffix}"]
 
 
+@pytest.mark.parametrize(
+    ("suffix", "tag", "said"),
+    [
+        (
+            "mp4",
+            Tag("", "shot", "7"),
+            "-metadata shot=7 is lost: mp4 does not keep this tag; "
+            "-movflags use_metadata_tags keeps it",
+        ),
+        (
+            "mp4",
+            Tag("s:v", "shot", "7"),
+            "-metadata:s:v shot=7 is lost: mp4 does not keep this tag",
+        ),
+        ("ts", Tag("", "title", "7"), "-metadata title=7 is lost: mpegts does not keep this tag"),
+        ("avi", Tag("", "year", "7"), "-metadata year=7 is lost: avi does not keep this tag"),
+        ("mp4", Tag("", "title", "7"), ""),
+        ("mp4", Tag("", "shot", ""), ""),
+        ("mkv", Tag("s:v:0", "shot", "7"), ""),
+        ("nut", Tag("", "author", "7"), ""),
+        ("ts", Tag("", "service_name", "7"), ""),
+        ("3gp", Tag("", "title", "7"), ""),
+    ],
+)
+def test_a_tag_that_a_container_drops_is_named(
+    tmp_path: Path, suffix: str, tag: Tag, said: str
+) -> None:
+    source = clip(tmp_path / "in.mkv", frames=25)
+    tags = (Tag("", "genre", "7"), tag) if suffix == "mp4" else (tag,)
+    notes = copy(source, tmp_path / f"out.{suffix}", codec="mpeg4", tags=tags).notes
+    assert [note for note in notes if "-metadata" in note] == ([said] if said else [])
+
+
 def test_text_subtitles_take_the_containers_form_and_back(tmp_path: Path) -> None:
     source = clip(tmp_path / "in.mkv", subtitles=SUBTITLES)
     writer = copy(source, tmp_path / "out.mp4", options=FAST)

@@ -50,7 +50,8 @@ def parse(argv: Sequence[str]) -> Job:
     vf, maps = streams.filters(line.output.known, line.output.maps)
     model = line.own.get("model", "")
     if model and vf is not None:
-        raise UsageError("--model and -vf exclude each other: write model= in the filter")
+        given = "-filter_complex" if "filter_complex" in line.output.known else "-vf"
+        raise UsageError(f"--model and {given} exclude each other: write model= in the filter")
     return Job(
         input=_input(line.source, line.input),
         output=_output(line.target, line.output, maps, overwrite="y" in every),

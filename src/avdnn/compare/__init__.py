@@ -13,7 +13,7 @@ import av
 import numpy as np
 
 from .. import host
-from ..errors import FormatError, MediaError
+from ..errors import FormatError, MediaError, UsageError
 from ..frame import Array, Frame
 from ..job import InputSpec
 from ..media.opening import is_local, local_path
@@ -36,8 +36,8 @@ def compare(
     frame is worst.
     """
     limits, tally = limits or Limits(), _Tally()
-    if picture is not None and any(_is_file(source, picture) for source in (first, second)):
-        raise MediaError(f"{picture}: is one of the videos; name another file", str(picture))
+    if picture is not None:
+        _check_picture(picture, first, second)
     with contextlib.ExitStack() as stack:
         pairs = itertools.zip_longest(_frames(first, stack), _frames(second, stack))
         for a, b in pairs:
@@ -46,6 +46,15 @@ def compare(
     if picture is not None and tally.kept is not None:
         png.write(picture, worst_crops(*tally.kept, number=tally.worst[0]))
     return tally.result(limits)
+
+
+def _check_picture(picture: Path, *sources: Source) -> None:
+    if any(_is_file(source, picture) for source in sources):
+        raise MediaError(f"{picture}: is one of the videos; name another file", str(picture))
+    if picture.suffix.lower() != ".png":
+        raise UsageError(f"--picture {picture}: a PNG is written; name a file that ends in .png")
+    if not picture.parent.is_dir():
+        raise MediaError(f"{picture}: no such folder: {picture.parent}", str(picture))
 
 
 def _is_file(source: Source, path: Path) -> bool:

@@ -7,14 +7,23 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What is still the same: no sample further apart than `max_diff` codes, no frame's PSNR
-    below `min_psnr` dB. Without either, only count, size and times decide."""
+    below `min_psnr` dB. Without either, only count, size and times decide. UsageError for limits
+    that no video keeps: NaN, or fewer than 0 codes."""
 
     max_diff: float | None = None
     min_psnr: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_diff is not None and not self.max_diff >= 0:
+            raise UsageError(f"--max-diff: expected 0 codes or more, got {self.max_diff:g}")
+        if self.min_psnr is not None and math.isnan(self.min_psnr):
+            raise UsageError("--min-psnr: expected a number of dB, got nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,8 @@ class Comparison:
             for (width, height), form in zip(self.sizes, self.formats, strict=True)
         )
         what = first if first == second else f"{first} and {second}"
-        lines = [f"{self.compared} frames of {what} compared"]
+        frames = "1 frame" if self.compared == 1 else f"{self.compared} frames"
+        lines = [f"{frames} of {what} compared"]
         for plane in self.planes:
             lines.append(
                 f"{plane.name}: max difference {plane.max_diff:g}, PSNR {_db(plane.psnr)}, "

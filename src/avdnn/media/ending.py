@@ -116,7 +116,12 @@ def _packets(file: BinaryIO, size: int) -> str:
 
 
 def _short(count: int) -> str:
-    return f"the file ends early: {count} bytes that its header promises are missing"
+    missing = (
+        "1 byte that its header promises is"
+        if count == 1
+        else (f"{count} bytes that its header promises are")
+    )
+    return f"the file ends early: {missing} missing"
 
 
 _CHECKS: dict[str, Callable[[BinaryIO, int], str]] = {

@@ -272,6 +272,8 @@ class Writer:
         self._container.close()
         if ratio is not None:
             self._stretch(form, track, ratio)
+        for line in tags.lost(self._target.part, form, self.spec.tags):
+            self._note(line)
 
     def _stretch(self, form: str, track: int, ratio: Fraction) -> None:
         """Put the aspect ratio into the finished file, or say that it is lost."""

@@ -166,6 +166,10 @@ SAID = [
     ("native", "net.model: Unable to allocate 127. MiB for an array with shape (1, 4320, 7680, 1)"),
     ("openvino", "net.xml: openvino cannot compile it for CPU: std::bad_alloc"),
     (
+        "openvino, bytes",
+        "net.xml: openvino cannot compile it: Failed to allocate 99 bytes of memory",
+    ),
+    (
         "onnx",
         "onnx: Non-zero status code returned while running Conv node. Failed to allocate memory"
         " for requested buffer of size 2123366400",

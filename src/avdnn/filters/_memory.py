@@ -13,7 +13,7 @@ WORDS = (
     "bad_alloc",  # OpenVINO, and C++ at large
     "Unable to allocate",  # NumPy
     "OOM when allocating",  # TensorFlow
-    "Failed to allocate memory",  # ONNX Runtime
+    "Failed to allocate",  # OpenVINO, which tells the bytes, and ONNX Runtime
     "can't allocate memory",  # torch on a CPU
     "not enough memory",  # torch on a CPU, on Windows
     "out of memory",  # torch on a GPU

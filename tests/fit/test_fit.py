@@ -75,6 +75,28 @@ def test_reshaped_model_says_what_it_was_made_for(tmp_path: Path) -> None:
     assert str(made.plan) == "the model is reshaped to frames of 30x20 (made for 48x64)"
 
 
+@pytest.mark.parametrize("backend", ["native", "openvino"])
+def test_backend_that_reshapes_does_not_where_another_way_is_asked(
+    tmp_path: Path, backend: str
+) -> None:
+    if backend == "native":
+        path = tmp_path / "fixed.model"
+        write(path, nm.model([nm.Maximum("x", "y", 0.5)], {"x": (1, 64, 64, 1)}))
+    else:
+        require_module(backend)
+        path = onnx_network(tmp_path / "fixed.onnx", 64, 64)
+
+    def load(options: Options) -> Any:
+        return backends.load(backend, path, options)
+
+    with pytest.raises(ModelError, match=r"takes pictures of 64x64, the frames are 75x100"):
+        fit_to(load, 100, 75, channels=1, fit=Fit.ERROR)
+    made = fit_to(load, 100, 75, channels=1, fit=Fit.SCALE)
+    made.backend.close()
+    assert made.plan.how is Fit.SCALE
+    assert fit_to(load, 64, 64, channels=1, fit=Fit.ERROR).plan.how is None
+
+
 def test_reshape_that_is_not_possible_is_an_error() -> None:
     load = loader(upscaler, (64, 64))
     with pytest.raises(ModelError, match=r"takes pictures of 64x64 and cannot be reshaped"):

@@ -233,14 +233,19 @@ def tile_for(frame: Area) -> Area:
 def opened(load: Callable[[Options], Backend], options: Options, frame: Area, fit: Fit) -> Backend:
     """The model loaded for the frame; where that fails and the frame is small, for any size.
 
-    For tiles it is loaded for those: what loads it may run it.
+    For tiles it is loaded for those: what loads it may run it. A backend that has reshaped the
+    model where the model's own size counts loads it again for that.
     """
     first = tile_for(frame) if fit is Fit.TILE else frame
     try:
-        return load(replace(options, size=(first.height, first.width)))
+        backend = load(replace(options, size=(first.height, first.width)))
     except ModelError:
         if min(frame.height, frame.width) >= SMALL:
             raise
+    else:
+        if fit not in (Fit.SCALE, Fit.ERROR) or "reshaped from" not in backend.info.facts:
+            return backend
+        backend.close()
     return load(replace(options, size=None))
 
 

@@ -122,6 +122,11 @@ def test_a_model_that_runs_here_lists_its_backends(tmp_path: Path, monkeypatch) 
     assert check_model(model)[0].message == f"{model} runs on openvino, onnx"
 
 
+def test_a_bundled_model_is_known_by_its_name(monkeypatch) -> None:
+    monkeypatch.setattr(backends, "installed", lambda name: name in ("torch", "native"))
+    assert check_model(Path("espcn-x2"))[0].message == "espcn-x2 runs on torch, native"
+
+
 def test_a_file_that_nothing_reads_fails(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(backends, "reads", lambda name, model: False)
     model = tmp_path / "net.txt"

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from .. import backends
+from .. import backends, models
 from ..devices import Machine, cpu_flags
 from .finding import Findings, fail, last_line, ok, package, warn
 
@@ -117,9 +117,13 @@ def _mend(name: str, error: str) -> str:
 
 
 def check_model(model: Path) -> Findings:
-    if not model.exists():
+    bundled = models.registry().get(str(model))
+    if bundled is None and not model.exists():
         return fail("model", f"{model}: no such file", "check the path; images see /data only")
-    readers = [name for name in backends.NAMES if backends.reads(name, model)]
+    if bundled is not None:
+        readers = [name for name in backends.NAMES if name in bundled.files]
+    else:
+        readers = [name for name in backends.NAMES if backends.reads(name, model)]
     here = [name for name in readers if backends.installed(name)]
     if here:
         return ok("model", f"{model} runs on {', '.join(here)}")

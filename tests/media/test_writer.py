@@ -529,6 +529,7 @@ def test_tags_are_set_and_taken_away(tmp_path: Path, suffix: str) -> None:
         ("avi", Tag("", "year", "7"), "-metadata year=7 is lost: avi does not keep this tag"),
         ("mp4", Tag("", "title", "7"), ""),
         ("mp4", Tag("", "shot", ""), ""),
+        ("mp4", Tag("s:v:0", "title", "8"), ""),
         ("mkv", Tag("s:v:0", "shot", "7"), ""),
         ("nut", Tag("", "author", "7"), ""),
         ("ts", Tag("", "service_name", "7"), ""),

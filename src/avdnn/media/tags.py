@@ -23,7 +23,7 @@ _UNSEEN = {
 }
 """Tags that libavformat writes into a format and does not read back, or not as the file's."""
 
-_RENAMED = {"author": "artist", "album": "product", "description": "comment"}
+_RENAMED = {"author": "artist", "album": "product", "description": "comment", "title": "name"}
 """Keys that some formats give back under another name."""
 
 _ANY_KEY = {"mp4", "mov", "ipod"}

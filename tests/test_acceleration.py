@@ -84,6 +84,22 @@ def test_auto_without_a_gpu_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no NVIDIA GPU is visible" in said[0]
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [({"decoders": 4}, "-decoders 4"), ({"hwaccel_device": "1"}, "-hwaccel_device 1")],
+)
+def test_how_a_gpu_decodes_is_not_for_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, given: Any, text: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{text}: the CPU decodes this input"):
+        plan(job("null", **given), print)
+    assert plan(job(None, **given), print).device is H200
+    monkeypatch.setattr(acceleration, "_may_run_on_gpu", lambda job: False)
+    with pytest.raises(UsageError, match="add -hwaccel cuda, or leave it out"):
+        plan(job(None, **given), print)
+    assert plan(job(None, decoders=0), print).device is None
+
+
 def test_job_without_a_filter_takes_the_gpu_with_several_decoders() -> None:
     said: list[str] = []
     chosen = plan(job(None), said.append)

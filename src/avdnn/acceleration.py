@@ -102,9 +102,20 @@ def plan(job: Job, say: Say, note: Say | None = None) -> Plan:
         return Plan(spec, _device(spec), stays)
     if wanted == "auto":
         return _auto(spec, stays, say, note or say)
-    if wanted == "" and job.vf is None and _may_run_on_gpu(job):
-        return _unasked(job, say, note or say)
-    return Plan(spec)
+    unasked = wanted == "" and job.vf is None and _may_run_on_gpu(job)
+    found = _unasked(job, say, note or say) if unasked else Plan(spec)
+    if found.device is None and wanted in ("", "none"):
+        _refuse_gpu_options(spec)
+    return found
+
+
+def _refuse_gpu_options(spec: InputSpec) -> None:
+    """Refuse what says how a GPU decodes where none does; -decoders auto is none of it."""
+    for name, given in (("decoders", spec.decoders), ("hwaccel_device", spec.hwaccel_device)):
+        if given:
+            raise UsageError(
+                f"-{name} {given}: the CPU decodes this input; add -hwaccel cuda, or leave it out"
+            )
 
 
 def unwrapper() -> Callable[[Frame], av.VideoFrame]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import resource
 import zlib
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from avdnn.filters._replay import Replay
 from avdnn.filters.hwdownload import HwDownload
 from avdnn.frame import Frame, Meta
 from avdnn.job import InputSpec, Job, OutputSpec
+from avdnn.notes import NOTE
 from avdnn.pixfmt import pixel_format
 
 from ..conftest import require
@@ -562,7 +562,7 @@ def test_memory_does_not_grow_over_20000_frames(
 
 
 def run(job: Job, caplog: pytest.LogCaptureFixture) -> tuple[pipeline.Report, str]:
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(NOTE):
         report = pipeline.run(job)
     return report, caplog.text
 

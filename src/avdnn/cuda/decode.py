@@ -249,6 +249,10 @@ def open_decoder(device: Device, video: av.VideoStream) -> av.VideoCodecContext:
         raise DeviceError(
             f"-hwaccel cuda: FFmpeg cannot use {device.label}: {error}", device=device.label
         ) from error
+    if name == "av1":
+        # PyAV names the hardware's format beforehand, and where that is so FFmpeg's AV1 decoder
+        # asks for no hardware; any format that it does not have makes it ask.
+        made.pix_fmt = "pal8"
     made.extradata = own.extradata
     made.width, made.height = own.width, own.height
     made.thread_count = 1

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 import avdnn
-from avdnn.cuda._device import SAMPLES, TENSORS, TILE, Device, Plane, Traffic
+from avdnn.cuda._device import SAMPLES, TENSORS, TILE, Device, Traffic
 from avdnn.cuda.blocks import Block, Pool
+from avdnn.cuda.geometry import Plane
 
 KERNELS = Path(avdnn.__file__).with_name("cuda") / "kernels.cu"
 COMPILER = shutil.which("g++")

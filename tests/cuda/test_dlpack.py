@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from avdnn.cuda import dlpack
-from avdnn.cuda._device import Plane
 from avdnn.cuda.dlpack import Exported
+from avdnn.cuda.geometry import Plane
 
 from .fake_gpu import FakeGpu
 

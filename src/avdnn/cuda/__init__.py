@@ -3,26 +3,15 @@
 `_device` alone imports cupy, and only when a GPU is opened.
 """
 
-from ._device import (
-    Device,
-    OutOfDeviceMemory,
-    Plane,
-    device,
-    explained,
-    installed,
-    opened,
-    pinned_array,
-    reporting,
-)
+from ._device import Device, device, installed, opened, reporting
+from .failures import OutOfDeviceMemory, explained
 
 __all__ = [
     "Device",
     "OutOfDeviceMemory",
-    "Plane",
     "device",
     "explained",
     "installed",
     "opened",
-    "pinned_array",
     "reporting",
 ]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +23,13 @@ from ..errors import BackendUnavailable, DeviceError
 from ..frame import Array
 from .blocks import Block, Event, Pool
 from .driver import Driver, Stream, packed
+from .failures import OUT_OF_MEMORY, OutOfDeviceMemory, explained
+from .geometry import Plane
 
 SAMPLES = {"uint8": "unsigned char", "uint16": "unsigned short"}
 TENSORS = {"float32": "float", "float16": "half_t", "bfloat16": "bfloat_t"}
 TILE = (32, 8)
 """Threads of a block across and down."""
-
-_OUT_OF_MEMORY, _NOT_SUPPORTED, _NO_DRIVER, _NO_DEVICE, _BAD_DEVICE = 2, 801, 35, 100, 101
 
 _current = threading.local()
 """The GPU that is current on each thread, as far as `use` made it so."""
@@ -41,19 +41,6 @@ class Traffic:
 
     up: int = 0
     down: int = 0
-
-
-class Plane(NamedTuple):
-    """Samples of one plane in GPU memory: as an array's, but its shape and strides alone."""
-
-    pointer: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    itemsize: int
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
 
 
 class Device:
@@ -151,7 +138,7 @@ class Device:
         try:
             pointer: int = self._cp.cuda.runtime.malloc(size)
         except self._cp.cuda.runtime.CUDARuntimeError as error:
-            if error.status != _OUT_OF_MEMORY:
+            if error.status != OUT_OF_MEMORY:
                 raise
             free, total = self._cp.cuda.runtime.memGetInfo()
             raise OutOfDeviceMemory(self.label, size, free, total) from error
@@ -283,22 +270,6 @@ class Device:
         return int(free), int(total)
 
 
-class OutOfDeviceMemory(DeviceError, MemoryError):
-    """The device has no room; says how much was needed, in bytes or as text."""
-
-    def __init__(self, label: str, size: int | str, free: int, total: int) -> None:
-        needed = size if isinstance(size, str) else _mib(size)
-        super().__init__(
-            f"{label} is out of memory: {needed} more are needed, {_mib(free)} of "
-            f"{_mib(total)} are free; use a smaller batch_size=, fit=tile, or stop other programs",
-            device=label,
-        )
-
-
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):,.1f} MiB"
-
-
 _devices: dict[int, Device] = {}
 _opening = threading.Lock()
 
@@ -340,37 +311,3 @@ def reporting(label: str, doing: str) -> Iterator[None]:
         raise DeviceError(
             explained(label, doing, error.status, str(error)), device=label
         ) from error
-
-
-def explained(label: str, doing: str, status: int, text: str) -> str:
-    """What a CUDA runtime status means for the user."""
-    if status == _NO_DRIVER:
-        return (
-            "the NVIDIA driver is missing or older than this CUDA: update the driver, or run the "
-            "container with --gpus all (see avdnn doctor)"
-        )
-    if status == _NO_DEVICE:
-        return "no NVIDIA GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"
-    if status == _BAD_DEVICE:
-        return f"no GPU {label} on this machine (see avdnn doctor)"
-    if status == _OUT_OF_MEMORY:
-        return f"{label} could not {doing}: out of memory"
-    return f"{label} could not {doing}: {text}"
-
-
-def pinned_array(block: Block, size: int) -> Array:
-    """Pinned host memory as bytes; the array keeps the block alive."""
-    return np.asarray(_Pinned(block, size))
-
-
-class _Pinned:
-    """What NumPy needs to see a block, and to hold it."""
-
-    def __init__(self, block: Block, size: int) -> None:
-        self._block = block
-        self.__array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (block.pointer, False),
-            "version": 3,
-        }

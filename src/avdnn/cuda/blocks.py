@@ -10,6 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
+from ..frame import Array
+
 LOOKED_AT = 4
 """Idle blocks that are asked whether their last use is over, the ones given back first."""
 
@@ -171,3 +175,21 @@ class Pool:
         with self._lock:
             self._trim(0)
             self._closed = True
+
+
+def pinned_array(block: Block, size: int) -> Array:
+    """Pinned host memory as bytes; the array keeps the block alive."""
+    return np.asarray(_Pinned(block, size))
+
+
+class _Pinned:
+    """What NumPy needs to see a block, and to hold it."""
+
+    def __init__(self, block: Block, size: int) -> None:
+        self._block = block
+        self.__array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (block.pointer, False),
+            "version": 3,
+        }

@@ -23,7 +23,8 @@ from ..pixfmt import pixel_format
 from ..properties import display_matrix
 from ..versions import fraction
 from ._device import Device
-from .frames import frame_in, geometry
+from .frames import frame_in
+from .geometry import geometry
 from .restart import restarts
 from .sessions import ITEMS_AHEAD, Damage, Sessions
 from .slots import Slot, Slots

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from ._device import Device, Plane
+from ._device import Device
+from .geometry import Plane
 
 UNORDERED, LEGACY_STREAM = -1, 1
 """Values of `stream` that are no handles: nothing is to be ordered, the default stream."""

@@ -20,7 +20,8 @@ from ..pixfmt import PixelFormat, pixel_format
 from ._device import Device
 from .blocks import Block
 from .dlpack import LEGACY_STREAM, Exported
-from .frames import WRAPPED, Geometry, colour_tags, follow, frame_in, geometry
+from .frames import WRAPPED, colour_tags, follow, frame_in
+from .geometry import Geometry, geometry
 
 
 class Surface:

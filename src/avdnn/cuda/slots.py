@@ -16,7 +16,8 @@ from ..pixfmt import pixel_format
 from ..properties import field_order
 from ._device import Device
 from .blocks import Block
-from .frames import Geometry, copy_surface, known_format, surface_geometry
+from .frames import copy_surface, known_format, surface_geometry
+from .geometry import Geometry
 
 
 @dataclass(slots=True)

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import cuda
 from ..backends import Backend
 from ..cuda import Device, OutOfDeviceMemory
 from ..cuda import frames as cuda_frames
 from ..cuda import tensors as cuda_tensors
-from ..cuda.blocks import Block
+from ..cuda.blocks import Block, pinned_array
 from ..errors import InferenceError
 from ..frame import Array, Arrays, Frame
 from ._replay import Replay, Route
@@ -105,7 +104,7 @@ class Jobs:
         if not self.idle or len(self.idle[-1].values) < count:
             size = 4 * count
             block = self._device.pinned.take(size * PLACES, self._device.compute)
-            whole = cuda.pinned_array(block, size * PLACES).view(np.int32)
+            whole = pinned_array(block, size * PLACES).view(np.int32)
             self.idle = [
                 Flags(block, block.pointer + number * size, whole[number * count :][:count])
                 for number in range(PLACES)

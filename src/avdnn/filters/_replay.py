@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from ..cuda import Device, pinned_array
+from ..cuda import Device
 from ..cuda import tensors as cuda_tensors
+from ..cuda.blocks import pinned_array
 from ..cuda.frames import (
-    PITCH,
     colour_tags,
     empty_slot,
     follow,
     frame_in,
-    geometry,
     known_format,
 )
+from ..cuda.geometry import PITCH, geometry
 from ..errors import ModelError
 from ..frame import Array, Arrays, Frame, TensorSpec
 from ..pixfmt import pixel_format

@@ -50,7 +50,8 @@ class OutputSpec:
     `frames` limits the video frames; `start` and `duration` (seconds) cut the output.
     `overwrite`: True -y, False -n or neither. `options` go to the video encoder (crf, preset, b)
     or, where it does not know them, to the muxer; one known to neither is an error.
-    `pix_fmt` and `codec` are "" where the writer chooses.
+    `pix_fmt` and `codec` are "" where the writer chooses. `mapped` are those of -map's words, 0:a
+    and 0:s, that the input must have streams for.
     """
 
     url: str
@@ -64,6 +65,7 @@ class OutputSpec:
     frames: int | None = None
     audio: bool = True
     subtitles: bool = True
+    mapped: tuple[str, ...] = ()
     overwrite: bool = False
     tags: tuple[Tag, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)

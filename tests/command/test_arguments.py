@@ -123,6 +123,20 @@ def test_map_chooses_kinds_of_streams(maps: str, kept: tuple[bool, bool]) -> Non
     assert (output.audio, output.subtitles) == kept
 
 
+@pytest.mark.parametrize(
+    ("maps", "mapped"),
+    [
+        ("", ()),
+        ("-map 0 -map 0:a?", ()),
+        ("-map 0:v -map 0:s?", ()),
+        ("-map 0:v -map 0:a -map 0:s", ("0:a", "0:s")),
+        ("-filter_complex null[x] -map [x] -map 0:a", ("0:a",)),
+    ],
+)
+def test_map_without_a_question_mark_has_to_match(maps: str, mapped: tuple[str, ...]) -> None:
+    assert _job(f"-i a {maps} b").output.mapped == mapped
+
+
 def test_accepted_and_without_effect() -> None:
     job = _job("-hide_banner -nostdin -stats -i a -c:a copy -c:s copy -fps_mode passthrough b")
     assert job == _job("a b")
@@ -268,6 +282,7 @@ def test_odd_file_names() -> None:
         ("-i a -filter_complex null[x] b", r"its output is left out: add -map '\[x\]'"),
         ("-i a -filter_complex null[x] -map [y] b", r"-map \[y\]: .* no output of this name"),
         ("-i a -filter_complex null[x] -map [x] -map 0 b", "-map 0 adds the unfiltered video"),
+        ("-i a -filter_complex null[x] -map [x] -map [x] b", r"-map \[x\] is given twice: .* once"),
         ("-i a -map [x] b", r"-map \[x\] is not supported: use 0"),
         ("-i a -metadata title b", "-metadata title: expected key=value"),
         ("-i a -metadata:c:0 a=b c", "-metadata:c:0 is not supported: use -metadata, "),

@@ -176,6 +176,7 @@ def _output(url: str, options: _Options, maps: list[str], *, overwrite: bool) ->
         frames=quantities.count(known["frames"], "-frames:v") if "frames" in known else None,
         audio=audio and "an" not in known,
         subtitles=subtitles and "sn" not in known,
+        mapped=streams.required(maps),
         overwrite=overwrite,
         tags=tuple(options.tags),
         options=options.passed,

@@ -31,6 +31,8 @@ def filters(known: Mapping[str, str], maps: Sequence[str]) -> tuple[str | None, 
         raise UsageError(f"-map {wrong[0]}: -filter_complex makes no output of this name")
     if ends.target and made not in maps:
         raise UsageError(f"-filter_complex: its output is left out: add -map '{made}'")
+    if maps.count(made) > 1:
+        raise UsageError(f"-map {made} is given twice: the output of a filter can be mapped once")
     for given in others:
         if given.rstrip("?") in _VIDEO:
             raise UsageError(
@@ -55,6 +57,11 @@ def kept(maps: Sequence[str]) -> tuple[bool, bool]:
     if ":" not in kinds:
         raise UsageError("-map leaves out the video: add -map 0:v")
     return ":a" in kinds, ":s" in kinds
+
+
+def required(maps: Sequence[str]) -> tuple[str, ...]:
+    """The maps that must match a stream, since they have no `?`; the video always does."""
+    return tuple(dict.fromkeys(given for given in maps if given in ("0:a", "0:s")))
 
 
 def tag(name: str, text: str) -> Tag:

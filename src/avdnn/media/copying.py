@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import av
 import av.container
 import av.error
 
-from ..errors import MediaError
+from ..errors import MediaError, UsageError
 from ..job import OutputSpec
 from ..notes import NOTE
 from .opening import is_cover
@@ -38,6 +39,18 @@ def kept_tags(metadata: dict[str, str]) -> dict[str, str]:
         and not key.startswith("_STATISTICS")
         and value not in _DEFAULT_HANDLERS
     }
+
+
+def check_mapped(streams: Iterable[av.stream.Stream], mapped: Iterable[str]) -> None:
+    """UsageError where a stream that -map wants is not among those of the input."""
+    kinds = {stream.type for stream in streams}
+    for given in mapped:
+        kind = {"0:a": "audio", "0:s": "subtitle"}[given]
+        if kind not in kinds:
+            raise UsageError(
+                f"-map {given}: the input has no {kind} stream; leave it out, or write "
+                f"{given}? to take one where there is one"
+            )
 
 
 class Copies:

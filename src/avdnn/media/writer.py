@@ -21,7 +21,7 @@ from ..notes import NOTE
 from ..properties import display_matrix
 from ..versions import AS_BYTES
 from . import anamorphic, containers, encoding, nvenc, options, tags
-from .copying import Copies, kept_tags
+from .copying import Copies, check_mapped, kept_tags
 from .cut import output_cut
 from .encoder import VideoEncoder
 from .pacing import Pace, choose_pace, constant_rate
@@ -84,6 +84,7 @@ class Writer:
 
     def __enter__(self) -> Writer:
         form = output_format(self.spec)
+        check_mapped(self.source.container.streams, self.spec.mapped)
         self._cut = output_cut(self.spec)
         self._target = Target(self.spec, form, self.source.spec)
         try:

@@ -9,6 +9,7 @@ import pytest
 
 from avdnn import backends
 from avdnn.command import listing
+from avdnn.devices import Gpu, Nvidia
 from avdnn.errors import BackendUnavailable
 
 
@@ -73,3 +74,22 @@ def test_the_native_backend_is_always_there(monkeypatch: pytest.MonkeyPatch) -> 
     assert native.installed
     assert native.error == ""
     assert ".model" in native.reads
+
+
+def test_gpus_are_told_by_all_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's index beside the UUID, the PCI address and nvidia-smi's index."""
+    gpus = (
+        Gpu(0, 1, "H200", "GPU-aa", "0000:0b:00.0"),
+        Gpu(1, -1, "H200", "GPU-bb", "0000:0c:00.0"),
+    )
+    told = {"version": "1", "devices": {"cpu": "AVX2", "cuda:0": "H200", "gpu:1": "H200"}}
+    module = SimpleNamespace(describe=lambda: told)
+    monkeypatch.setattr(listing, "nvidia", lambda machine: Nvidia(gpus=gpus))
+    monkeypatch.setattr(backends, "module", lambda name: module)
+    monkeypatch.setattr(backends, "NAMES", ("torch",))
+    (torch,) = listing.backend_facts()
+    assert torch.devices == {
+        "cpu": "AVX2",
+        "cuda:0": "H200, GPU-aa, 0000:0b:00.0, nvidia-smi 1",
+        "gpu:1": "H200, GPU-bb, 0000:0c:00.0",
+    }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .. import backends, models
+from ..devices import Gpu, Machine, nvidia
 from ..errors import BackendUnavailable
 
 
@@ -28,10 +30,11 @@ class BackendFacts:
 
 def backend_facts() -> list[BackendFacts]:
     """All backends, installed or not; imports the frameworks of those that are."""
-    return [_facts(name) for name in backends.NAMES]
+    gpus = {gpu.index: gpu for gpu in nvidia(Machine()).gpus}
+    return [_facts(name, gpus) for name in backends.NAMES]
 
 
-def _facts(name: str) -> BackendFacts:
+def _facts(name: str, gpus: Mapping[int, Gpu]) -> BackendFacts:
     reads = backends.suffixes(name)
     keys = dict(backends.keys(name))
     try:
@@ -42,7 +45,18 @@ def _facts(name: str) -> BackendFacts:
     except Exception as error:  # a framework may fail to load in any way: that is the finding
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         return BackendFacts(name, True, reads=reads, options=keys, error=reason)
-    return BackendFacts(name, True, str(about["version"]), dict(about["devices"]), reads, keys)
+    devices = {device: _told(device, what, gpus) for device, what in about["devices"].items()}
+    return BackendFacts(name, True, str(about["version"]), devices, reads, keys)
+
+
+def _told(device: str, what: str, gpus: Mapping[int, Gpu]) -> str:
+    """What a device is; of an NVIDIA GPU also the names by which `-hwaccel_device` takes it."""
+    found = re.fullmatch(r"(?:cuda|gpu):(\d+)", device)
+    gpu = gpus.get(int(found[1])) if found else None
+    if gpu is None:
+        return what
+    other = f", nvidia-smi {gpu.smi_index}" if gpu.smi_index >= 0 else ""
+    return f"{what}, {gpu.uuid}, {gpu.pci}{other}"
 
 
 def backends_text(facts: Sequence[BackendFacts]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NamedTuple
 
 from .progress import ProgressKind
@@ -47,7 +48,9 @@ class OutputSpec:
     """The output file and its options.
 
     `size` (width, height) scales what the filters make; None leaves it.
-    `frames` limits the video frames; `start` and `duration` (seconds) cut the output.
+    `frames` limits the video frames; `start` and `duration` (seconds) cut the output; `shortest`
+    ends it with the video or the first sound that ends. `aspect` is the shown picture's width over
+    its height, None for that of the frames.
     `overwrite`: True -y, False -n or neither. `options` go to the video encoder (crf, preset, b)
     or, where it does not know them, to the muxer; one known to neither is an error.
     `pix_fmt` and `codec` are "" where the writer chooses. `mapped` are those of -map's words, 0:a
@@ -62,9 +65,12 @@ class OutputSpec:
     rate: str = ""
     start: float | None = None
     duration: float | None = None
+    shortest: bool = False
+    aspect: Fraction | None = None
     frames: int | None = None
     audio: bool = True
     subtitles: bool = True
+    data: bool = True
     mapped: tuple[str, ...] = ()
     overwrite: bool = False
     tags: tuple[Tag, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from fractions import Fraction
 
 import pytest
 
@@ -103,8 +104,19 @@ def test_spellings_of_the_fixed_quality(option: str) -> None:
 
 
 def test_streams_to_leave_out() -> None:
-    output = _job("-i a -an -sn b").output
-    assert (output.audio, output.subtitles) == (False, False)
+    output = _job("-i a -an -sn -dn b").output
+    assert (output.audio, output.subtitles, output.data) == (False, False, False)
+
+
+def test_shortest() -> None:
+    assert _job("-i a -shortest b").output == OutputSpec("b", shortest=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "ratio"), [("16:9", (16, 9)), ("16/9", (16, 9)), ("1.85", (37, 20)), ("0.5", (1, 2))]
+)
+def test_aspect_ratios(text: str, ratio: tuple[int, int]) -> None:
+    assert _job(f"-i a -aspect:v {text} b").output.aspect == Fraction(*ratio)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +307,7 @@ def test_odd_file_names() -> None:
         ("-i a -fps_mode cfr b", "-fps_mode cfr is not supported: set a rate with -r"),
         ("-i a -vf hflip -s big b", "-s: expected a size"),
         ("-i a -r 0 b", "-r: expected a rate"),
+        ("-i a -aspect 0:9 b", "-aspect: expected a ratio such as 16:9 or 1.85, got '0:9'"),
         ("-i a -t soon b", "-t: expected a time"),
         ("-i a -vframes 0 b", "-frames:v: expected a whole number"),
         ("-i a --model m -vf hflip b", "--model and -vf exclude each other"),

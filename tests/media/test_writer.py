@@ -659,6 +659,21 @@ def test_raw_formats_equal_ffmpegs(tmp_path: Path, form: str, extra: list[str]) 
 
 _RAW = {
     "nut": {"yuv444p", "bgr24", "yuv420p", "rgb24"},
+def test_data_is_copied_unless_it_is_not_wanted(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "in.ts"), "w") as output:
+        video, data = output.add_stream("libx264", rate=25), output.add_data_stream("klv")
+        video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
+        frame = picture(0, 64, 48)
+        frame.pts, frame.time_base = 0, Fraction(1, 25)
+        packet = av.Packet(b"some data")
+        packet.stream, packet.pts, packet.dts = data, 0, 0
+        output.mux([*video.encode(frame), *video.encode(None), packet])
+    for wanted, kinds in ((True, ["video", "data"]), (False, ["video"])):
+        copy(tmp_path / "in.ts", tmp_path / "out.ts", options=FAST, data=wanted, overwrite=True)
+        with av.open(str(tmp_path / "out.ts")) as made:
+            assert [stream.type for stream in made.streams] == kinds
+
+
     "avi": {"bgr24", "yuv420p"},
     "mov": {"bgr24", "rgb24"},
 }

@@ -113,6 +113,19 @@ def rate(text: str, option: str) -> str:
     return text
 
 
+def aspect(text: str, option: str) -> Fraction:
+    """The ratio of `W:H`, `W/H` or a number, in terms of at most 255 as FFmpeg takes it."""
+    try:
+        ratio = Fraction(text.replace(":", "/", 1))
+    except (ValueError, ZeroDivisionError):
+        ratio = Fraction(0)
+    wide = ratio > 1
+    ratio = (1 / ratio if wide else ratio).limit_denominator(255)
+    if ratio <= 0:
+        raise UsageError(f"{option}: expected a ratio such as 16:9 or 1.85, got {text!r}")
+    return 1 / ratio if wide else ratio
+
+
 def count(text: str, option: str) -> int:
     """A whole number of at least 1."""
     if not re.fullmatch(r"0*[1-9]\d*", text, re.ASCII):

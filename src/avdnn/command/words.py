@@ -30,6 +30,8 @@ FLAGS = {
     "nostats": Place.ANYWHERE,
     "an": Place.OUTPUT,
     "sn": Place.OUTPUT,
+    "dn": Place.OUTPUT,
+    "shortest": Place.OUTPUT,
 }
 """Options without a value."""
 
@@ -51,6 +53,7 @@ VALUES = {
     "frames": Place.OUTPUT,
     "map": Place.OUTPUT,
     "fps_mode": Place.OUTPUT,
+    "aspect": Place.OUTPUT,
     "f": Place.EITHER,
     "ss": Place.EITHER,
     "t": Place.EITHER,
@@ -106,12 +109,11 @@ _UNSUPPORTED = {
     **dict.fromkeys(("af", "ar", "ac", "ab", "aq", "ch_layout", "channel_layout"), _AUDIO),
     "progress": "avdnn's own is --progress json|plain|auto|none",
     "vn": "the output is the filtered video",
-    "aspect": "use the filter setdar in -vf",
     "sws_flags": "write flags= in the filter scale",
     **dict.fromkeys(
         (
-            *("map_metadata", "map_chapters", "disposition", "dn", "attach", "target"),
-            *("pass", "passlogfile", "shortest", "re", "readrate", "stream_loop", "itsoffset"),
+            *("map_metadata", "map_chapters", "disposition", "attach", "target"),
+            *("pass", "passlogfile", "re", "readrate", "stream_loop", "itsoffset"),
             *("sseof", "copyts", "bsf", "autorotate", "noautorotate", "display_rotation"),
             *("accurate_seek", "noaccurate_seek", "report", "benchmark_all", "filter_script"),
             *("filter_threads", "stdin"),

@@ -80,7 +80,8 @@ class Copies:
 
     def add(self, stream: av.stream.Stream) -> None:
         """Make room for one stream; MediaError if the container cannot hold what is asked for."""
-        wanted = {"audio": self._spec.audio, "subtitle": self._spec.subtitles}
+        spec = self._spec
+        wanted = {"audio": spec.audio, "subtitle": spec.subtitles, "data": spec.data}
         if not wanted.get(stream.type, True) or _is_remade(stream):
             return
         if self._pictures_only:

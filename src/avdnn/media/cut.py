@@ -87,6 +87,11 @@ class Cut:
             return False
         return True
 
+    def limit(self, end: Fraction | None) -> None:
+        """End no later than that, in seconds from the origin; None changes nothing."""
+        if end is not None:
+            self.end = end if self.end is None else min(end, self.end)
+
     def chapters(self, chapters: Iterable[Any], origin: Fraction) -> Iterator[Any]:
         """Those that lie in the wanted part, moved; `origin` is where their own 0 lies."""
         for chapter in chapters:

@@ -37,7 +37,8 @@ _SILENT_ON_RATIO = frozenset({"av1", "vp8", "vp9", "rawvideo", "wrapped_avframe"
 class VideoEncoder:
     """One encoder and its stream. The first frame decides size, format and tags.
 
-    `encoding` are the encoder's options and `muxing` the container's. `note` takes sentences for
+    `encoding` are the encoder's options and `muxing` the container's; `aspect` is the shown
+    picture's ratio of width to height, None for that of the frames. `note` takes sentences for
     the user, and their level if it is not WARNING. Frames have to come in the order of their times.
     """
 
@@ -49,6 +50,7 @@ class VideoEncoder:
         url: str,
         encoding: Mapping[str, str],
         muxing: Mapping[str, str],
+        aspect: Fraction | None,
         note: Callable[..., None],
     ) -> None:
         self.frames = 0
@@ -57,6 +59,7 @@ class VideoEncoder:
         self._url = url
         self._encoding = dict(encoding)
         self._muxing = dict(muxing)
+        self._aspect = aspect
         self._note = note
         self._converter: Converter
         self._like: Like
@@ -98,6 +101,11 @@ class VideoEncoder:
         if self._turner is not None:
             picture = self._turner.turn(picture)
         sar, self._own_format = frame.meta.sar, samples(picture)
+        sar = 1 / sar if sar and turned else sar
+        if self._aspect is not None:
+            lying = bool(matrix) and self._turner is None and swaps_sides(turns(matrix) or [])
+            shown = 1 / self._aspect if lying else self._aspect
+            sar = shown * picture.height / picture.width
         choice = Choice(self._own_format)
         if picture.sw_format is None:
             choice = choose_format(self._codec, pix_fmt, self._own_format)
@@ -115,7 +123,7 @@ class VideoEncoder:
         self._like = Like(
             time_base=unit,
             rate=rate,
-            sar=1 / sar if sar and turned else sar,
+            sar=sar,
             colours=colours,
             primaries=picture.color_primaries,
             transfer=picture.color_trc,

@@ -27,6 +27,7 @@ from .encoder import VideoEncoder
 from .pacing import Pace, choose_pace, constant_rate
 from .reader import Item, Reader
 from .seeking import declares
+from .shortest import sound_end
 from .target import Target, output_format
 
 _log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Writer:
         self._unwrap = unwrap
         self._held: list[av.Packet[Any]] = []
         self._taken = 0
-        self._reached = Fraction(0)
+        self._reached = self._over = Fraction(0)
         self._video_over = False
         self._pace: Pace | None = None
         self._closed = False
@@ -115,12 +116,16 @@ class Writer:
                     url=spec.url,
                     encoding=mine,
                     muxing=muxing,
+                    aspect=spec.aspect,
                     note=self._note,
                 )
                 self._encoder.describe(stream)
             else:
                 self._copies.add(stream)
         self.notes += self._copies.notes
+        end = sound_end(self.source.spec, self._copies.kept) if spec.shortest else None
+        if end is not None:
+            self._cut.limit(end - self.source.origin - self._cut.origin)
         self._container.metadata.update(kept_tags(self.source.container.metadata))
         tags.apply(self._container, spec.tags)
 
@@ -165,11 +170,11 @@ class Writer:
         if self._pace is None:
             self._pace = self._start(frame, picture)
         self._taken += 1
+        self._over = (pts + duration) * unit
         self._encode(self._pace.push(picture, pts * unit, duration * unit))
         if self.spec.frames is not None and self.frames >= self.spec.frames:
             self._video_over = True
-            over = (pts + duration) * unit
-            self._cut.end = over if self._cut.end is None else min(over, self._cut.end)
+            self._cut.limit(self._over)
 
     def _start(self, frame: Frame, picture: av.VideoFrame) -> Pace:
         rate = self._rate or self._own_rate(frame)
@@ -210,10 +215,11 @@ class Writer:
 
     def _release(self, *, all_of_it: bool = False) -> None:
         """Mux the copied packets whose turn it is: after the header is written, and where the
-        number of frames decides the end, not before the video has come that far."""
+        video decides the end (-frames:v, -shortest), not before it has come that far."""
         if not self.frames:
             return
-        waiting = self.spec.frames is not None and not self._video_over and not all_of_it
+        limited = self.spec.frames is not None or self.spec.shortest
+        waiting = limited and not self._video_over and not all_of_it
         held, self._held = self._held, []
         for packet in held:
             if waiting and _time(packet) - self._cut.origin >= self._reached:
@@ -266,6 +272,8 @@ class Writer:
                 self._note(self._pace.note, NOTE if self.spec.rate else logging.WARNING)
         if not self.frames:
             raise MediaError(f"{self.spec.url}: no frame came; nothing is written", self.spec.url)
+        if self.spec.shortest:
+            self._cut.limit(self._over)
         self._release(all_of_it=True)
         self._container.mux(self._encoder.encode(None))
         track, ratio = self._encoder.track, self._encoder.missing_ratio

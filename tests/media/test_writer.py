@@ -558,6 +558,47 @@ def test_a_mapped_stream_that_is_not_there_is_refused(
     assert left(tmp_path) == ["out.mkv"]
 
 
+@pytest.mark.parametrize(
+    ("suffix", "said"),
+    [
+        ("mkv", ""),
+        ("mp4", "mp4 does not keep shot; -movflags use_metadata_tags keeps those of the file"),
+        ("ts", "mpegts does not keep title, shot, title of stream 0"),
+        ("avi", "avi does not keep shot, language of stream 1"),
+    ],
+)
+def test_tags_of_the_source_that_a_container_drops_are_named_in_one_line(
+    tmp_path: Path, suffix: str, said: str
+) -> None:
+    made = clip(tmp_path / "in.made.mkv", audio=[0.0])
+    tags = (Tag("", "title", "A"), Tag("", "shot", "7"), Tag("s:v", "title", "B"))
+    tags += (Tag("s:a", "language", "fra"), Tag("", "handler_name", "x"))
+    assert not copy(made, tmp_path / "in.mkv", codec="mpeg4", tags=tags).notes
+    writer = copy(tmp_path / "in.mkv", tmp_path / f"out.{suffix}", codec="mpeg4")
+    notes = [note for note in writer.notes if "lost" in note]
+    assert notes == ([f"tags of the source are lost: {said}"] if said else [])
+
+
+def test_tags_of_the_source_that_the_user_set_or_took_away_are_not_missed(tmp_path: Path) -> None:
+    made = clip(tmp_path / "in.made.mkv")
+    copy(made, tmp_path / "in.mkv", options=FAST, tags=[Tag("", "shot", "7"), Tag("", "x", "1")])
+    tags = (Tag("", "SHOT", ""), Tag("", "x", "2"))
+    notes = copy(tmp_path / "in.mkv", tmp_path / "out.mp4", options=FAST, tags=tags).notes
+    assert [note.partition(" is lost")[0] for note in notes] == ["-metadata x=2"]
+
+
+@pytest.mark.parametrize(("suffix", "tag"), [("mp4", "s:v title"), ("avi", " album")])
+def test_tags_that_come_back_under_another_key_stay(tmp_path: Path, suffix: str, tag: str) -> None:
+    where, key = tag.split(" ")
+    source = clip(tmp_path / "in.mkv")
+    copy(source, tmp_path / f"in.{suffix}", codec="mpeg4", tags=[Tag(where, key, "kept")])
+    for form in (suffix, "mkv"):
+        assert not copy(tmp_path / f"in.{suffix}", tmp_path / f"out.{form}", codec="mpeg4").notes
+    with av.open(str(tmp_path / "out.mkv")) as opened:
+        holder = opened.streams[0].metadata if where else opened.metadata
+        assert {name.lower(): text for name, text in holder.items()}[key] == "kept"
+
+
 def test_text_subtitles_take_the_containers_form_and_back(tmp_path: Path) -> None:
     source = clip(tmp_path / "in.mkv", subtitles=SUBTITLES)
     writer = copy(source, tmp_path / "out.mp4", options=FAST)
@@ -618,6 +659,21 @@ def test_a_time_code_is_made_anew(tmp_path: Path) -> None:
         assert made.streams.video[0].metadata["timecode"] == "01:00:00:00"
 
 
+def test_data_is_copied_unless_it_is_not_wanted(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "in.ts"), "w") as output:
+        video, data = output.add_stream("libx264", rate=25), output.add_data_stream("klv")
+        video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
+        frame = picture(0, 64, 48)
+        frame.pts, frame.time_base = 0, Fraction(1, 25)
+        packet = av.Packet(b"some data")
+        packet.stream, packet.pts, packet.dts = data, 0, 0
+        output.mux([*video.encode(frame), *video.encode(None), packet])
+    for wanted, kinds in ((True, ["video", "data"]), (False, ["video"])):
+        copy(tmp_path / "in.ts", tmp_path / "out.ts", options=FAST, data=wanted, overwrite=True)
+        with av.open(str(tmp_path / "out.ts")) as made:
+            assert [stream.type for stream in made.streams] == kinds
+
+
 def test_streams_that_a_container_cannot_hold_are_refused_before_anything(tmp_path: Path) -> None:
     source = clip(tmp_path / "in.mkv", audio=[0.0], subtitles=SUBTITLES, font=True)
     with pytest.raises(MediaError, match=r"webm cannot hold audio stream 1 \(aac, eng\).*-an"):
@@ -659,21 +715,6 @@ def test_raw_formats_equal_ffmpegs(tmp_path: Path, form: str, extra: list[str]) 
 
 _RAW = {
     "nut": {"yuv444p", "bgr24", "yuv420p", "rgb24"},
-def test_data_is_copied_unless_it_is_not_wanted(tmp_path: Path) -> None:
-    with av.open(str(tmp_path / "in.ts"), "w") as output:
-        video, data = output.add_stream("libx264", rate=25), output.add_data_stream("klv")
-        video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
-        frame = picture(0, 64, 48)
-        frame.pts, frame.time_base = 0, Fraction(1, 25)
-        packet = av.Packet(b"some data")
-        packet.stream, packet.pts, packet.dts = data, 0, 0
-        output.mux([*video.encode(frame), *video.encode(None), packet])
-    for wanted, kinds in ((True, ["video", "data"]), (False, ["video"])):
-        copy(tmp_path / "in.ts", tmp_path / "out.ts", options=FAST, data=wanted, overwrite=True)
-        with av.open(str(tmp_path / "out.ts")) as made:
-            assert [stream.type for stream in made.streams] == kinds
-
-
     "avi": {"bgr24", "yuv420p"},
     "mov": {"bgr24", "rgb24"},
 }

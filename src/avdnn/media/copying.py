@@ -27,13 +27,17 @@ STALE_TAGS = frozenset(
 )  # fmt: skip
 """Metadata that describes the old file rather than what is in it."""
 
+_USUAL = {"name": "title", "product": "album"}
+"""Keys by which mp4 and AVI give back what they, as other containers, take by another."""
+
 _DEFAULT_HANDLERS = frozenset({"VideoHandler", "SoundHandler", "SubtitleHandler"})
 
 
 def kept_tags(metadata: dict[str, str]) -> dict[str, str]:
-    """Metadata without what is true of the old file only."""
+    """Metadata without what is true of the old file only, by the keys that containers share."""
+    usual = {old: new for old, new in _USUAL.items() if new not in metadata}
     return {
-        key: value
+        usual.get(key, key): value
         for key, value in metadata.items()
         if key.split("-")[0] not in STALE_TAGS
         and not key.startswith("_STATISTICS")

@@ -1,4 +1,4 @@
-"""Sets what -metadata asks for on an output and its streams, and tells what was not kept."""
+"""Sets what -metadata asks for on an output and its streams, and tells which tags were not kept."""
 
 from __future__ import annotations
 
@@ -29,14 +29,19 @@ _RENAMED = {"author": "artist", "album": "product", "description": "comment", "t
 _ANY_KEY = {"mp4", "mov", "ipod"}
 """Formats that hold keys of their own only, unless they are told otherwise."""
 
+_OF_FILES = frozenset({"software", "encoder", "handler_name"})
+_OF_TRACKS = frozenset({"creation_time", "alpha_mode", "timecode"})
+"""Tags that others replace: the writing program's, the file's own, a track's."""
+
 _KINDS = {"v": "video", "a": "audio", "s": "subtitle"}
 
 
-def apply(container: av.container.OutputContainer, tags: Iterable[Tag]) -> None:
+def apply(container: av.container.OutputContainer, tags: Iterable[Tag]) -> list[Tag]:
     """Set tags, or take them away where the value is empty, whatever the case of their keys.
 
-    UsageError where no stream is meant.
+    Returns those of the source that stay. UsageError where no stream is meant.
     """
+    before = _present(container)
     for tag in tags:
         holders = [container.metadata]
         if tag.where:
@@ -48,23 +53,50 @@ def apply(container: av.container.OutputContainer, tags: Iterable[Tag]) -> None:
                 del metadata[key]
             if tag.value:
                 metadata[tag.key] = tag.value
+    after = _present(container)
+    return [tag for tag in before if tag in after]
 
 
-def lost(path: Path | None, form: str, tags: Sequence[Tag]) -> Iterator[str]:
-    """What the finished file at `path` does not have of the tags that were set, one line each.
+def _present(container: av.container.OutputContainer) -> list[Tag]:
+    """All tags of an output that somebody might miss."""
+    found = [Tag("", key, value) for key, value in container.metadata.items()]
+    for stream in container.streams:
+        where = f"s:{stream.index}"
+        found += [Tag(where, *item) for item in stream.metadata.items()]
+    return [tag for tag in found if not _idle(tag)]
+
+
+def _idle(tag: Tag) -> bool:
+    """Whether nobody would miss a tag, which speaks of the old file or says nothing."""
+    key = tag.key.lower()
+    return (
+        key in _OF_FILES
+        or bool(tag.where and key in _OF_TRACKS)
+        or (key, tag.value) == ("language", "und")
+    )
+
+
+def lost(
+    path: Path | None, form: str, tags: Sequence[Tag], source: Sequence[Tag] = ()
+) -> Iterator[str]:
+    """What the finished file at `path` does not have of the tags that were set, one line each,
+    and of those of the source, in one line.
 
     Nothing where the file cannot be read back, as raw video, or where there is none (a pipe).
     """
-    if path is None or not tags:
+    wanted = {(tag.where, tag.key.lower()): tag for tag in tags if tag.value}
+    if path is None or not (wanted or source):
         return
-    wanted = {(tag.where, tag.key.lower()): tag for tag in tags}
     try:
         with av.open(str(path), **AS_BYTES) as container:
-            for tag in wanted.values():
-                if tag.value and not _kept(container, form, tag):
-                    yield _told(form, tag)
+            gone = [tag for tag in wanted.values() if not _kept(container, form, tag)]
+            missing = [tag for tag in source if not _kept(container, form, tag)]
     except (av.error.FFmpegError, OSError):
         return
+    for tag in gone:
+        yield _told(form, tag)
+    if missing:
+        yield _told_of_source(form, missing)
 
 
 def _kept(container: av.container.InputContainer, form: str, tag: Tag) -> bool:
@@ -86,6 +118,16 @@ def _told(form: str, tag: Tag) -> str:
     where = f"-metadata:{tag.where}" if tag.where else "-metadata"
     way = "; -movflags use_metadata_tags keeps it" if form in _ANY_KEY and not tag.where else ""
     return f"{where} {tag.key}={tag.value} is lost: {form} does not keep this tag{way}"
+
+
+def _told_of_source(form: str, tags: Sequence[Tag]) -> str:
+    names = [
+        f"{tag.key.lower()} of stream {tag.where[2:]}" if tag.where else tag.key.lower()
+        for tag in tags
+    ]
+    ours = form in _ANY_KEY and any(not tag.where for tag in tags)
+    way = "; -movflags use_metadata_tags keeps those of the file" if ours else ""
+    return f"tags of the source are lost: {form} does not keep {', '.join(names)}{way}"
 
 
 def _meant(container: av.container.Container, where: str) -> list[av.stream.Stream]:

@@ -20,7 +20,7 @@ from ..job import OutputSpec
 from ..notes import NOTE
 from ..properties import display_matrix
 from ..versions import AS_BYTES
-from . import anamorphic, containers, encoding, nvenc, options, tags
+from . import anamorphic, containers, encoding, labels, nvenc, options, tags
 from .copying import Copies, check_mapped, kept_tags
 from .cut import output_cut
 from .encoder import VideoEncoder
@@ -127,7 +127,10 @@ class Writer:
         if end is not None:
             self._cut.limit(end - self.source.origin - self._cut.origin)
         self._container.metadata.update(kept_tags(self.source.container.metadata))
-        tags.apply(self._container, spec.tags)
+        if not spec.source_tags:
+            labels.forget(self._container)
+        labels.dispose(self._container, spec.dispositions)
+        self._source_tags = tags.apply(self._container, spec.tags)
 
     # ---- writing ---------------------------------------------------------------------------
 
@@ -191,7 +194,10 @@ class Writer:
             matrix=self._matrix(frame),
         )
         chapters, origin = self.source.container.chapters(), self.source.origin
-        self._container.set_chapters(list(self._cut.chapters(chapters, origin)))
+        if self.spec.chapters:
+            kept = {} if self.spec.source_tags else {"metadata": {}}
+            moved = self._cut.chapters(chapters, origin)
+            self._container.set_chapters([chapter | kept for chapter in moved])
         return pace
 
     def _own_rate(self, frame: Frame) -> Fraction | None:
@@ -281,7 +287,7 @@ class Writer:
         self._container.close()
         if ratio is not None:
             self._stretch(form, track, ratio)
-        for line in tags.lost(self._target.part, form, self.spec.tags):
+        for line in tags.lost(self._target.part, form, self.spec.tags, self._source_tags):
             self._note(line)
 
     def _stretch(self, form: str, track: int, ratio: Fraction) -> None:

@@ -36,8 +36,9 @@ Options before -i belong to the input, those after it to the output.
 Input    -f -ss -t -to -r -s -pix_fmt -hwaccel -hwaccel_device -hwaccel_output_format
          -decoders N|auto (sessions of a GPU's decoder that share the file)
 Output   -vf -filter_complex -c:v -crf -preset -b:v -q:v -tag:v -pix_fmt -r -s -f
-         -ss -t -to -frames:v -shortest -aspect -an -sn -dn -map -metadata -c:a copy
-         -c:s copy; any other -NAME VALUE goes to the encoder or the muxer
+         -ss -t -to -frames:v -shortest -aspect -an -sn -dn -map -metadata -map_metadata
+         -map_chapters -disposition -c:a copy -c:s copy; any other -NAME VALUE goes to
+         the encoder or the muxer
 Any      -y -n -benchmark -loglevel -stats -nostats -init_hw_device -filter_hw_device
 
 \b

@@ -43,6 +43,14 @@ class Tag(NamedTuple):
     value: str
 
 
+class StreamFlags(NamedTuple):
+    """A disposition to set: `where` is "" for all streams, else `N`, `KIND` or `KIND:N` with KIND
+    v, a, s, d or t. `flags` are FFmpeg's: `default+forced`, `+forced-default`, 0."""
+
+    where: str
+    flags: str
+
+
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
     """The output file and its options.
@@ -54,7 +62,8 @@ class OutputSpec:
     `overwrite`: True -y, False -n or neither. `options` go to the video encoder (crf, preset, b)
     or, where it does not know them, to the muxer; one known to neither is an error.
     `pix_fmt` and `codec` are "" where the writer chooses. `mapped` are those of -map's words, 0:a
-    and 0:s, that the input must have streams for.
+    and 0:s, that the input must have streams for. `source_tags` are all tags of the input, those of
+    streams and chapters too.
     """
 
     url: str
@@ -73,7 +82,10 @@ class OutputSpec:
     data: bool = True
     mapped: tuple[str, ...] = ()
     overwrite: bool = False
+    chapters: bool = True
+    source_tags: bool = True
     tags: tuple[Tag, ...] = ()
+    dispositions: tuple[StreamFlags, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
 
 

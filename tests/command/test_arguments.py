@@ -9,7 +9,7 @@ import pytest
 
 from avdnn.command.arguments import parse
 from avdnn.errors import UsageError
-from avdnn.job import InputSpec, Job, OutputSpec, Tag
+from avdnn.job import InputSpec, Job, OutputSpec, StreamFlags, Tag
 from avdnn.progress import ProgressKind
 
 
@@ -106,6 +106,22 @@ def test_spellings_of_the_fixed_quality(option: str) -> None:
 def test_streams_to_leave_out() -> None:
     output = _job("-i a -an -sn -dn b").output
     assert (output.audio, output.subtitles, output.data) == (False, False, False)
+
+
+def test_dispositions() -> None:
+    job = _job("-i a -disposition:v:0 default -disposition:a -default -disposition:2 0 b")
+    assert job.output.dispositions == (
+        StreamFlags("v:0", "default"),
+        StreamFlags("a", "-default"),
+        StreamFlags("2", "0"),
+    )
+
+
+@pytest.mark.parametrize(("text", "kept"), [("", True), ("0", True), ("-1", False)])
+def test_tags_and_chapters_of_the_source(text: str, kept: bool) -> None:
+    options = f"-map_metadata {text} -map_chapters {text}" if text else ""
+    output = _job(f"-i a {options} b").output
+    assert (output.source_tags, output.chapters) == (kept, kept)
 
 
 def test_shortest() -> None:
@@ -308,6 +324,10 @@ def test_odd_file_names() -> None:
         ("-i a -vf hflip -s big b", "-s: expected a size"),
         ("-i a -r 0 b", "-r: expected a rate"),
         ("-i a -aspect 0:9 b", "-aspect: expected a ratio such as 16:9 or 1.85, got '0:9'"),
+        ("-i a -map_metadata 1 b", "-map_metadata 1 is not supported: 0 takes from the input"),
+        ("-i a -map_chapters 0:c b", "-map_chapters 0:c is not supported"),
+        ("-i a -map_metadata:s:a -1 b", "-map_metadata:s:a is not supported"),
+        ("-i a -disposition:p:1 0 b", "-disposition:p:1 is not supported: use -disposition,"),
         ("-i a -t soon b", "-t: expected a time"),
         ("-i a -vframes 0 b", "-frames:v: expected a whole number"),
         ("-i a --model m -vf hflip b", "--model and -vf exclude each other"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import UsageError
-from ..job import InputSpec, Job, OutputSpec, Tag
+from ..job import InputSpec, Job, OutputSpec, StreamFlags, Tag
 from ..progress import ProgressKind
 from . import quantities, streams
 from .words import DNN_OPTIONS, Place, Word, words
@@ -23,6 +23,7 @@ class _Options:
     passed: dict[str, str] = field(default_factory=dict)
     maps: list[str] = field(default_factory=list)
     tags: list[Tag] = field(default_factory=list)
+    dispositions: list[StreamFlags] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -123,6 +124,8 @@ def _keep(options: _Options, word: Word) -> None:
         options.maps.append(word.value)
     elif word.kind == "metadata":
         options.tags.append(streams.tag(word.name, word.value))
+    elif word.kind == "disposition":
+        options.dispositions.append(streams.disposition(word.name, word.value))
     elif not word.is_known:
         options.passed[word.name] = word.value
     elif word.name == "init_hw_device" and word.name in options.known:
@@ -180,8 +183,11 @@ def _output(url: str, options: _Options, maps: list[str], *, overwrite: bool) ->
         subtitles=subtitles and "sn" not in known,
         data="dn" not in known,
         mapped=streams.required(maps),
+        chapters=streams.is_taken(known, "map_chapters"),
+        source_tags=streams.is_taken(known, "map_metadata"),
         overwrite=overwrite,
         tags=tuple(options.tags),
+        dispositions=tuple(options.dispositions),
         options=options.passed,
     )
 

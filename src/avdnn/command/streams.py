@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from .. import graph
 from ..errors import UsageError
-from ..job import Tag
+from ..job import StreamFlags, Tag
 
 _VIDEO = ("0", "0:v", "0:v:0", "0:V", "0:V:0")
 
@@ -62,6 +62,27 @@ def kept(maps: Sequence[str]) -> tuple[bool, bool]:
 def required(maps: Sequence[str]) -> tuple[str, ...]:
     """The maps that must match a stream, since they have no `?`; the video always does."""
     return tuple(dict.fromkeys(given for given in maps if given in ("0:a", "0:s")))
+
+
+def disposition(name: str, flags: str) -> StreamFlags:
+    """What `-disposition[:WHERE] FLAGS` sets; `name` is the option's."""
+    where = name.partition(":")[2]
+    if re.fullmatch(r"([vVasdt](:\d+)?|\d+)?", where) is None:
+        raise UsageError(
+            f"-{name} is not supported: use -disposition, -disposition:v, :a or :s, with the "
+            "stream's number behind it or without"
+        )
+    return StreamFlags(where, flags)
+
+
+def is_taken(known: Mapping[str, str], option: str) -> bool:
+    """Whether -map_metadata or -map_chapters, if given, takes from the input: 0, rather than -1."""
+    text = known.get(option, "0")
+    if text not in ("0", "-1"):
+        raise UsageError(
+            f"-{option} {text} is not supported: 0 takes from the input, -1 from nowhere"
+        )
+    return text == "0"
 
 
 def tag(name: str, text: str) -> Tag:

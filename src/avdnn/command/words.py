@@ -46,6 +46,9 @@ VALUES = {
     "vf": Place.OUTPUT,
     "filter_complex": Place.OUTPUT,
     "metadata": Place.OUTPUT,
+    "disposition": Place.OUTPUT,
+    "map_metadata": Place.OUTPUT,
+    "map_chapters": Place.OUTPUT,
     "c": Place.OUTPUT,
     "c:v": Place.OUTPUT,
     "c:a": Place.OUTPUT,
@@ -104,6 +107,7 @@ DNN_OPTIONS = {
 
 OWN = ("model", "progress", "debug", *DNN_OPTIONS)
 
+_FOR_STREAMS = ("metadata:", "disposition:")
 _AUDIO = "audio streams are copied as they are"
 _UNSUPPORTED = {
     **dict.fromkeys(("af", "ar", "ac", "ab", "aq", "ch_layout", "channel_layout"), _AUDIO),
@@ -112,7 +116,7 @@ _UNSUPPORTED = {
     "sws_flags": "write flags= in the filter scale",
     **dict.fromkeys(
         (
-            *("map_metadata", "map_chapters", "disposition", "attach", "target"),
+            *("attach", "target"),
             *("pass", "passlogfile", "re", "readrate", "stream_loop", "itsoffset"),
             *("sseof", "copyts", "bsf", "autorotate", "noautorotate", "display_rotation"),
             *("accurate_seek", "noaccurate_seek", "report", "benchmark_all", "filter_script"),
@@ -147,8 +151,8 @@ class Word(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The name, without the stream that -metadata is for."""
-        return "metadata" if self.name.startswith("metadata:") else self.name
+        """The name, without the streams that it is for."""
+        return self.name.partition(":")[0] if self.name.startswith(_FOR_STREAMS) else self.name
 
 
 def words(argv: Sequence[str]) -> Iterator[Word]:
@@ -184,7 +188,7 @@ def _name(word: str) -> str:
     name, specifier = match.groups()
     if name in _UNSUPPORTED:
         raise UsageError(f"{word} is not supported: {_UNSUPPORTED[name]}")
-    if name == "metadata":
+    if name in ("metadata", "disposition"):
         return name + specifier
     if name in ("c", "codec") and specifier in (":a", ":s"):
         return f"c{specifier}"

@@ -193,11 +193,10 @@ class Writer:
             source_hdr=self.source.hdr,
             matrix=self._matrix(frame),
         )
-        chapters, origin = self.source.container.chapters(), self.source.origin
         if self.spec.chapters:
-            kept = {} if self.spec.source_tags else {"metadata": {}}
-            moved = self._cut.chapters(chapters, origin)
-            self._container.set_chapters([chapter | kept for chapter in moved])
+            chapters, origin = self.source.container.chapters(), self.source.origin
+            moved = list(self._cut.chapters(chapters, origin))
+            self._container.set_chapters(moved if self.spec.source_tags else labels.untitled(moved))
         return pace
 
     def _own_rate(self, frame: Frame) -> Fraction | None:

@@ -1,0 +1,72 @@
+"""What an output says of its streams beside their tags: dispositions, or nothing of the source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import av.container
+import av.stream
+from av.stream import Disposition
+
+from ..errors import UsageError
+from ..job import StreamFlags
+
+_KINDS = {"v": "video", "a": "audio", "s": "subtitle", "d": "data", "t": "attachment"}
+_NAMED = ("filename", "mimetype")
+"""Tags without which an attachment cannot be written."""
+
+
+def forget(container: av.container.OutputContainer) -> None:
+    """Take away all tags that came from the source; attachments keep their names."""
+    container.metadata.clear()
+    for stream in container.streams:
+        attached = stream.type == "attachment"
+        kept = {key: value for key, value in stream.metadata.items() if key in _NAMED}
+        stream.metadata.clear()
+        stream.metadata.update(kept if attached else {})
+
+
+def untitled(chapters: Iterable[Any]) -> list[Any]:
+    """The chapters without their tags."""
+    return [chapter | {"metadata": {}} for chapter in chapters]
+
+
+def dispose(container: av.container.OutputContainer, given: Iterable[StreamFlags]) -> None:
+    """Set the streams' dispositions; UsageError for an unknown one, or where no stream is meant."""
+    for where, flags in given:
+        streams = meant(container.streams, where)
+        if not streams:
+            raise UsageError(f"-disposition:{where} {flags}: the output has no such stream")
+        for stream in streams:
+            stream.disposition = _changed(stream.disposition, flags)
+
+
+def meant(streams: Iterable[av.stream.Stream], where: str) -> list[av.stream.Stream]:
+    """The streams of a specifier: "" for all, `2`, `a` or `a:1`."""
+    found = list(streams)
+    kind, _, number = where.rpartition(":") if where[-1:].isdigit() else (where, "", "")
+    if kind:
+        found = [stream for stream in found if stream.type == _KINDS[kind.lower()]]
+    return found[int(number) : int(number) + 1] if number else found
+
+
+def _changed(flags: Disposition, text: str) -> Disposition:
+    """The flags of `default+forced` or 0, or those of before with `+forced-default`."""
+    if re.fullmatch(r"[+-]?\w+([+-]\w+)*", text, re.ASCII) is None:
+        raise _unknown(text, text)
+    for sign, name in re.findall(r"([+-]?)(\w+)", text, re.ASCII):
+        flag = Disposition(0) if name == "0" else Disposition.__members__.get(name)
+        if flag is None:
+            raise _unknown(text, name)
+        if sign == "-":
+            flags &= ~flag
+        else:
+            flags = flags | flag if sign else flag
+    return flags
+
+
+def _unknown(text: str, name: str) -> UsageError:
+    known = ", ".join(Disposition.__members__)
+    return UsageError(f"-disposition {text}: {name} is none; there are 0, {known}")

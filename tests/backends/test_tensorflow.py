@@ -205,6 +205,7 @@ def test_fixed_size_is_changed_where_the_graph_allows_it(tf: Any, frozen: Graph)
     with opened(model, sample="uint8", size=SIZE) as loaded:
         assert loaded.info.inputs[0].size == SIZE
         assert loaded.info.reshapeable
+        assert loaded.info.facts["reshaped from"] == "4x4"
         assert np.array_equal(run(loaded, codes()), scaled(codes(), 0.5))
 
 

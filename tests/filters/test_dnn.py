@@ -423,6 +423,8 @@ def test_an_unknown_filter_type_is_an_error(fake: Any) -> None:
         (":batch_size=0", "batch_size"),
         (":precision=float8", "float32"),
         (":fit=sideways", "reshape"),
+        (":overlap=8:fit=pad", "overlap=8 is for tiles, and fit=pad makes none"),
+        (":overlap=-2", "overlap"),
         (":nonsense=1", "no option 'nonsense'"),
         (":order=grb", "order"),
     ],
@@ -431,6 +433,16 @@ def test_bad_options_are_refused_before_anything_opens(fake: Any, more: str, sai
     _, text = fake()
     with pytest.raises(GraphError, match=said):
         build(text + more, Context(say=print))
+
+
+def test_an_overlap_without_tiles_is_said_to_change_nothing(fake: Any) -> None:
+    _, text = fake()
+    made = Run(f"{text}:overlap=8", clip(2))
+    made.all()
+    assert [line for line in made.notes if "overlap=8 changes nothing: there are no tiles" in line]
+    made = Run(f"{text}:overlap=8:fit=tile", clip(2))
+    made.all()
+    assert not [line for line in made.notes if "overlap" in line and "nothing" in line]
 
 
 def test_a_model_is_needed() -> None:

@@ -75,7 +75,7 @@ def test_reshaped_model_says_what_it_was_made_for(tmp_path: Path) -> None:
     assert str(made.plan) == "the model is reshaped to frames of 30x20 (made for 48x64)"
 
 
-@pytest.mark.parametrize("backend", ["native", "openvino"])
+@pytest.mark.parametrize("backend", ["native", "openvino", "onnx"])
 def test_backend_that_reshapes_does_not_where_another_way_is_asked(
     tmp_path: Path, backend: str
 ) -> None:
@@ -94,6 +94,15 @@ def test_backend_that_reshapes_does_not_where_another_way_is_asked(
     made = fit_to(load, 100, 75, channels=1, fit=Fit.SCALE)
     made.backend.close()
     assert made.plan.how is Fit.SCALE
+    made = fit_to(load, 50, 60, channels=1, fit=Fit.PAD)
+    made.backend.close()
+    assert str(made.plan).startswith("frames of 60x50 are padded to 64x64 and cropped back")
+    with pytest.raises(ModelError, match=r"64x64, smaller than the frames of 75x100: fit=pad"):
+        fit_to(load, 100, 75, channels=1, fit=Fit.PAD)
+    for height, width in ((100, 75), (50, 60)):
+        made = fit_to(load, height, width, channels=1, fit=Fit.TILE)
+        made.backend.close()
+        assert str(made.plan.model) == "64x64"
     assert fit_to(load, 64, 64, channels=1, fit=Fit.ERROR).plan.how is None
 
 

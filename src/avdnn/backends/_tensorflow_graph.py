@@ -87,6 +87,7 @@ def build(tf: Any, source: Source, model: Path, options: Options) -> Runnable:
         _spec(source.graph.get_tensor_by_name(tensor), name, options)
         for name, tensor in taken.items()
     )
+    before = specs
     specs, reshapeable = _resize(tf, source, specs, list(taken.values()), options, model)
     graph = tf.Graph()
     feeds, inputs, values = [], [], {}
@@ -120,8 +121,16 @@ def build(tf: Any, source: Source, model: Path, options: Options) -> Runnable:
         batch,
         reshapeable,
         start,
-        {"format": source.kind},
+        {"format": source.kind, **_made_for(before, specs)},
     )
+
+
+def _made_for(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> dict[str, str]:
+    """The size of a picture that was fixed and is another now, as a fact."""
+    for old, new in zip(before, after, strict=True):
+        if is_picture(old) and -1 not in old.size and old.size != new.size:
+            return {"reshaped from": f"{old.size[1]}x{old.size[0]}"}
+    return {}
 
 
 def _between(

@@ -53,7 +53,7 @@ class DnnOptions:
     scale: float | None = field(default=None, kw_only=True)
     mean: float | None = field(default=None, kw_only=True)
     fit: Fit = field(default=Fit.AUTO, kw_only=True)
-    overlap: int = field(default=-1, kw_only=True)
+    overlap: Annotated[int, Range(-1)] = field(default=-1, kw_only=True)
     on_nan: OnNan = field(default=OnNan.STOP, kw_only=True)
     threads: int = field(default=0, kw_only=True)
     strict: bool = field(default=False, kw_only=True)
@@ -91,6 +91,12 @@ def _checked(options: T, call: Call) -> T:
         )
     if len(options.output) > 4:
         raise call.error("at most 4 outputs can be named", option="output")
+    if options.overlap >= 0 and options.fit not in (Fit.AUTO, Fit.TILE):
+        raise call.error(
+            f"overlap={options.overlap} is for tiles, and fit={options.fit} makes none: leave it "
+            "out, or take fit=tile",
+            option="overlap",
+        )
     for name, valid in (("layout", ("", "none", "nchw", "nhwc")), ("order", ("", "rgb", "bgr"))):
         value = getattr(options, name)
         if value not in valid:

@@ -13,7 +13,7 @@ import numpy as np
 from .. import backends, host
 from ..backends import Backend, Options
 from ..errors import FormatError, InferenceError, ModelError, NonFiniteError
-from ..fit import Plan, fitted
+from ..fit import Fit, Plan, fitted
 from ..frame import Array, Arrays, Frame, Layout, ModelInfo, Precision, TensorSpec
 from ..pixfmt import PixelFormat, pixel_format
 from . import Context
@@ -82,6 +82,11 @@ class Session:
         return found.backend
 
     def _say_plan(self, plan: Plan) -> None:
+        if self._options.overlap >= 0 and plan.how is not Fit.TILE:
+            self._context.say(
+                f"{self._model.name}: overlap={self._options.overlap} changes nothing: there are "
+                "no tiles (fit=tile makes some)"
+            )
         if plan.how and str(plan) != self._plan:
             self._context.tell(f"{self._model.name}: {plan}")
         self._plan = str(plan)

@@ -243,7 +243,7 @@ def opened(load: Callable[[Options], Backend], options: Options, frame: Area, fi
         if min(frame.height, frame.width) >= SMALL:
             raise
     else:
-        if fit not in (Fit.SCALE, Fit.ERROR) or "reshaped from" not in backend.info.facts:
+        if fit in (Fit.AUTO, Fit.RESHAPE) or "reshaped from" not in backend.info.facts:
             return backend
         backend.close()
     return load(replace(options, size=None))

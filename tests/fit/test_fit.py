@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from avdnn import backends
+from avdnn import backends, models
 from avdnn.backends import Options
 from avdnn.backends import _native_model as nm
 from avdnn.backends._native_file import write
@@ -343,6 +343,18 @@ def test_free_model_can_be_tiled_on_request() -> None:
     assert made.plan.tiles == (2, 2)
     np.testing.assert_allclose(run(made, frame), whole(upscaler, frame), atol=1e-6)
     assert all(fake.closed for fake in load.made)
+
+
+def test_tiles_of_a_bundled_model_are_the_whole_frame_but_for_float32s_last_bits() -> None:
+    def load(options: Options) -> Any:
+        return backends.load("native", models.resolve("espcn-x2", "native"), options)
+
+    frame = np.ascontiguousarray(picture(320, 700, 1).transpose(0, 2, 3, 1))
+    plain, tiled = (fit_to(load, 320, 700, channels=1, fit=fit) for fit in (Fit.AUTO, Fit.TILE))
+    assert tiled.plan.exact
+    assert tiled.plan.tiles == (1, 2)
+    difference = np.abs(run(tiled, frame) - run(plain, frame))
+    assert difference.max() < 2e-6  # BLAS adds up in another order for other widths
 
 
 def test_whole_frame_is_never_given_to_a_model_in_tiles() -> None:

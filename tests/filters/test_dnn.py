@@ -397,6 +397,15 @@ def test_sr_leaves_an_enlarging_model_alone(fake: Any) -> None:
     assert [(frame.width, frame.height) for frame in out] == [(42, 26)] * 2
 
 
+@pytest.mark.parametrize(("name", "channels", "taken"), [("derain", 1, "3 ch"), ("sr", 3, "1 ch")])
+def test_a_filter_that_converts_says_which_models_it_takes(
+    fake: Any, name: str, channels: int, taken: str
+) -> None:
+    _, text = fake(channels=channels)
+    with pytest.raises(FormatError, match=f"takes {channels} .*: {name} takes models of {taken}"):
+        Run(text.replace("dnn_processing", name), clip(1)).all()
+
+
 def test_derain_takes_colour(fake: Any) -> None:
     _, text = fake(channels=3)
     run = Run(text.replace("dnn_processing", "derain"), clip(1))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from .. import backends, graph
 from ..backends import Options
@@ -35,8 +35,11 @@ class DnnOptions:
 
     `precision`, `layout`, `order`, `scale`, `mean`, `fit`, `overlap`, `on_nan`, `threads` and
     `strict` are avdnn's own. `scale` and `mean`: tensor = (255 * v - mean) / scale for samples v
-    in 0..1, and the inverse on the output.
+    in 0..1, and the inverse on the output. `models` are the only ones that a filter takes, for one
+    that converts frames itself.
     """
+
+    models: ClassVar[str] = ""
 
     dnn_backend: str = "auto"
     model: str = ""

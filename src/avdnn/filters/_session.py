@@ -176,10 +176,11 @@ class Session:
         spec = picture_input(info, self._model)
         wanted, got = spec.channels, self._form.channels
         if wanted not in (-1, got):
+            way = f"put {_fitting(wanted, self._form)} before the filter"
             raise FormatError(
                 f"{self._model.name} takes {wanted} channel{'s' * (wanted != 1)} and "
                 f"{first.format} frames have {got} for it: "
-                f"put {_fitting(wanted, self._form)} before the filter",
+                f"{self._options.models or way}",
                 wanted=_fitting(wanted, self._form),
                 got=first.format,
             )

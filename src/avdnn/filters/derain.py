@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from ..graph import Call
 from ..pixfmt import FORMATS, Family
@@ -27,6 +28,8 @@ class FilterType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class DerainOptions(DnnOptions):
     """`filter_type` is kept for command lines that set it."""
+
+    models: ClassVar[str] = "derain takes models of 3 channels, dnn_processing others too"
 
     filter_type: FilterType = field(default=FilterType.DERAIN, kw_only=True)
 

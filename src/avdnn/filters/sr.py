@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from ..graph import Call, Range
 from ..pixfmt import FORMATS, Family
@@ -15,6 +15,8 @@ from ._options import DnnOptions, bind
 @dataclass(frozen=True, slots=True)
 class SrOptions(DnnOptions):
     """`scale_factor` enlarges frames before a model that keeps their size (SRCNN)."""
+
+    models: ClassVar[str] = "sr takes models of 1 channel, dnn_processing others too"
 
     scale_factor: Annotated[int, Range(2, 4)] = field(default=2, kw_only=True)
 

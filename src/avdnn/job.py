@@ -9,6 +9,24 @@ from typing import NamedTuple
 
 from .progress import ProgressKind
 
+FILTERED = "filtered"
+"""Where of a map: the video that the filters make."""
+
+
+class StreamMap(NamedTuple):
+    """One -map: streams of the input to keep, or to leave out if `negative`.
+
+    `where` is "" for all streams, else `N`, `KIND` or `KIND:N` with KIND v, V (no cover art), a, s,
+    d or t, or FILTERED. A map that is not `optional` has to match a stream.
+    """
+
+    where: str
+    negative: bool = False
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{'-' if self.negative else ''}0{':' if self.where else ''}{self.where}"
+
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
@@ -17,7 +35,8 @@ class InputSpec:
     `start` (-ss) and `duration` (-t) are seconds. `options` go to the demuxer or decoder as they
     are. `hwaccel` is "" or FFmpeg's name; `hwaccel_output_format` is "" or "cuda".
     `decoders` is how many decode sessions share one file on a GPU: 0 is automatic, None is one,
-    or automatic where nobody asked for the GPU.
+    or automatic where nobody asked for the GPU. `maps` are those of the output: the video that is
+    decoded is one of those that they keep.
     """
 
     url: str
@@ -31,6 +50,7 @@ class InputSpec:
     hwaccel_device: str = ""
     hwaccel_output_format: str = ""
     decoders: int | None = None
+    maps: tuple[StreamMap, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -61,9 +81,8 @@ class OutputSpec:
     its height, None for that of the frames.
     `overwrite`: True -y, False -n or neither. `options` go to the video encoder (crf, preset, b)
     or, where it does not know them, to the muxer; one known to neither is an error.
-    `pix_fmt` and `codec` are "" where the writer chooses. `mapped` are those of -map's words, 0:a
-    and 0:s, that the input must have streams for. `source_tags` are all tags of the input, those of
-    streams and chapters too.
+    `pix_fmt` and `codec` are "" where the writer chooses. `maps` choose the streams to copy,
+    all without one; `source_tags` are all tags of the input, those of streams and chapters too.
     """
 
     url: str
@@ -77,10 +96,10 @@ class OutputSpec:
     shortest: bool = False
     aspect: Fraction | None = None
     frames: int | None = None
+    maps: tuple[StreamMap, ...] = ()
     audio: bool = True
     subtitles: bool = True
     data: bool = True
-    mapped: tuple[str, ...] = ()
     overwrite: bool = False
     chapters: bool = True
     source_tags: bool = True

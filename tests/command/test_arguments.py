@@ -9,7 +9,7 @@ import pytest
 
 from avdnn.command.arguments import parse
 from avdnn.errors import UsageError
-from avdnn.job import InputSpec, Job, OutputSpec, StreamFlags, Tag
+from avdnn.job import FILTERED, InputSpec, Job, OutputSpec, StreamFlags, StreamMap, Tag
 from avdnn.progress import ProgressKind
 
 
@@ -136,33 +136,18 @@ def test_aspect_ratios(text: str, ratio: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("maps", "kept"),
+    ("maps", "found"),
     [
-        ("", (True, True)),
-        ("-map 0", (True, True)),
-        ("-map 0:v", (False, False)),
-        ("-map 0:v:0 -map 0:a?", (True, False)),
-        ("-map 0:v -map 0:s", (False, True)),
-        ("-map 0? -map 0:a", (True, True)),
+        ("", []),
+        ("-map 0", [StreamMap("")]),
+        ("-map 0:V:0 -map 0:a?", [StreamMap("V:0"), StreamMap("a", optional=True)]),
+        ("-map 0:1 -map 0:s:2?", [StreamMap("1"), StreamMap("s:2", optional=True)]),
+        ("-map 0 -map -0:d -map -0:3", [StreamMap(""), StreamMap("d", True), StreamMap("3", True)]),
     ],
 )
-def test_map_chooses_kinds_of_streams(maps: str, kept: tuple[bool, bool]) -> None:
-    output = _job(f"-i a {maps} b").output
-    assert (output.audio, output.subtitles) == kept
-
-
-@pytest.mark.parametrize(
-    ("maps", "mapped"),
-    [
-        ("", ()),
-        ("-map 0 -map 0:a?", ()),
-        ("-map 0:v -map 0:s?", ()),
-        ("-map 0:v -map 0:a -map 0:s", ("0:a", "0:s")),
-        ("-filter_complex null[x] -map [x] -map 0:a", ("0:a",)),
-    ],
-)
-def test_map_without_a_question_mark_has_to_match(maps: str, mapped: tuple[str, ...]) -> None:
-    assert _job(f"-i a {maps} b").output.mapped == mapped
+def test_map_names_streams(maps: str, found: list[StreamMap]) -> None:
+    job = _job(f"-i a {maps} b")
+    assert list(job.output.maps) == list(job.input.maps) == found
 
 
 def test_accepted_and_without_effect() -> None:
@@ -202,18 +187,22 @@ def test_metadata_of_the_file_and_of_streams() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "others"),
     [
-        ("-filter_complex '[0:v]hflip[out]' -map '[out]'", (False, False)),
-        ("-filter_complex '[0:v]hflip[out]' -map '[out]' -map 0:a?", (True, False)),
-        ("-filter_complex '[0:v:0]hflip' -map 0:s", (False, True)),
-        ("-lavfi hflip", (True, True)),
+        ("-filter_complex '[0:v]hflip[out]' -map '[out]'", []),
+        ("-filter_complex '[0:v]hflip[out]' -map '[out]' -map 0:a?", [StreamMap("a", False, True)]),
+        ("-filter_complex '[0:v:0]hflip' -map 0:s", [StreamMap("s")]),
     ],
 )
-def test_a_complex_filter_of_one_chain_is_a_chain(text: str, kept: tuple[bool, bool]) -> None:
+def test_a_complex_filter_of_one_chain_is_a_chain(text: str, others: list[StreamMap]) -> None:
     job = _job(f"-i a {text} b")
     assert "hflip" in (job.vf or "")
-    assert (job.output.audio, job.output.subtitles) == kept
+    assert list(job.output.maps) == [StreamMap(FILTERED), *others]
+
+
+def test_a_complex_filter_without_maps_keeps_all_streams() -> None:
+    job = _job("-i a -lavfi hflip b")
+    assert (job.vf, job.output.maps) == ("hflip", ())
 
 
 def test_hardware_options_are_kept_as_given() -> None:
@@ -318,7 +307,10 @@ def test_odd_file_names() -> None:
         ("-i a -af volume=2 b", "-af is not supported: audio streams are copied"),
         ("-i a -sws_flags lanczos b", "-sws_flags is not supported: write flags= in"),
         ("-i a -filter:a volume=2 b", "-filter:a is not supported"),
-        ("-i a -map 0:1 b", "-map 0:1 is not supported: use 0, 0:v"),
+        ("-i a -map 1:a b", "-map 1:a is not supported: use 0, 0:v, 0:a:1, 0:2, -0:s and"),
+        ("-i a -map filtered b", "-map filtered is not supported"),
+        ("-i a -map -0:a b", "-map -0:a takes away from nothing: put it behind -map 0"),
+        ("-i a -map 0:s:0 -map -0:v b", "-map leaves out the video: add -map 0:v"),
         ("-i a -map 0:a b", "-map leaves out the video: add -map 0:v"),
         ("-i a -fps_mode cfr b", "-fps_mode cfr is not supported: set a rate with -r"),
         ("-i a -vf hflip -s big b", "-s: expected a size"),

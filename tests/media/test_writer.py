@@ -545,19 +545,6 @@ def test_a_tag_that_a_container_drops_is_named(
     assert [note for note in notes if "-metadata" in note] == ([said] if said else [])
 
 
-@pytest.mark.parametrize(("mapped", "kind"), [("0:a", "audio"), ("0:s", "subtitle")])
-def test_a_mapped_stream_that_is_not_there_is_refused(
-    tmp_path: Path, mapped: str, kind: str
-) -> None:
-    bare = clip(tmp_path / "in.mkv", frames=2)
-    with pytest.raises(UsageError, match=f"-map {mapped}: the input has no {kind} stream"):
-        copy(bare, tmp_path / "out.mkv", mapped=(mapped,))
-    assert left(tmp_path) == []
-    full = clip(tmp_path / "in.full.mkv", audio=[0.0], subtitles=SUBTITLES)
-    copy(full, tmp_path / "out.mkv", options=FAST, mapped=(mapped,))
-    assert left(tmp_path) == ["out.mkv"]
-
-
 @pytest.mark.parametrize(
     ("suffix", "said"),
     [

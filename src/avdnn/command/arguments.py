@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import UsageError
-from ..job import InputSpec, Job, OutputSpec, StreamFlags, Tag
+from ..job import InputSpec, Job, OutputSpec, StreamFlags, StreamMap, Tag
 from ..progress import ProgressKind
 from . import quantities, streams
 from .words import DNN_OPTIONS, Place, Word, words
@@ -48,13 +48,15 @@ def parse(argv: Sequence[str]) -> Job:
     every = line.every.known
     if "y" in every and "n" in every:
         raise UsageError("-y and -n contradict each other: give one of them")
-    vf, maps = streams.filters(line.output.known, line.output.maps)
+    known, mapped = line.output.known, line.output.maps
+    vf, others = streams.filters(known, mapped)
+    maps = streams.maps(others, filtered=bool(mapped) and "filter_complex" in known)
     model = line.own.get("model", "")
     if model and vf is not None:
         given = "-filter_complex" if "filter_complex" in line.output.known else "-vf"
         raise UsageError(f"--model and {given} exclude each other: write model= in the filter")
     return Job(
-        input=_input(line.source, line.input),
+        input=_input(line.source, line.input, maps),
         output=_output(line.target, line.output, maps, overwrite="y" in every),
         vf=vf,
         model=model,
@@ -137,7 +139,7 @@ def _keep(options: _Options, word: Word) -> None:
 # ---- options to a job ----------------------------------------------------------------------------
 
 
-def _input(url: str, options: _Options) -> InputSpec:
+def _input(url: str, options: _Options, maps: tuple[StreamMap, ...]) -> InputSpec:
     known = options.known
     start, duration = _cut(known)
     return InputSpec(
@@ -152,6 +154,7 @@ def _input(url: str, options: _Options) -> InputSpec:
         hwaccel_device=known.get("hwaccel_device", ""),
         hwaccel_output_format=known.get("hwaccel_output_format", ""),
         decoders=_decoders(known["decoders"]) if "decoders" in known else None,
+        maps=maps,
         options=options.passed,
     )
 
@@ -161,10 +164,11 @@ def _decoders(text: str) -> int:
     return 0 if text == "auto" else quantities.count(text, "-decoders")
 
 
-def _output(url: str, options: _Options, maps: list[str], *, overwrite: bool) -> OutputSpec:
+def _output(
+    url: str, options: _Options, maps: tuple[StreamMap, ...], *, overwrite: bool
+) -> OutputSpec:
     known = options.known
     start, duration = _cut(known)
-    audio, subtitles = streams.kept(maps)
     _check_copied(known)
     _check_fps_mode(known)
     return OutputSpec(
@@ -179,10 +183,10 @@ def _output(url: str, options: _Options, maps: list[str], *, overwrite: bool) ->
         shortest="shortest" in known,
         aspect=quantities.aspect(known["aspect"], "-aspect") if "aspect" in known else None,
         frames=quantities.count(known["frames"], "-frames:v") if "frames" in known else None,
-        audio=audio and "an" not in known,
-        subtitles=subtitles and "sn" not in known,
+        maps=maps,
+        audio="an" not in known,
+        subtitles="sn" not in known,
         data="dn" not in known,
-        mapped=streams.required(maps),
         chapters=streams.is_taken(known, "map_chapters"),
         source_tags=streams.is_taken(known, "map_metadata"),
         overwrite=overwrite,

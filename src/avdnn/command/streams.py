@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from .. import graph
 from ..errors import UsageError
-from ..job import StreamFlags, Tag
+from ..job import FILTERED, StreamFlags, StreamMap, Tag
 
 _VIDEO = ("0", "0:v", "0:v:0", "0:V", "0:V:0")
+_NO_VIDEO = ("a", "s", "d", "t")
+_MAP = r"(?P<negative>-?)0(:(?P<where>[vVasdt](:\d+)?|\d+))?(?P<optional>\??)"
 
 
 def filters(known: Mapping[str, str], maps: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The filter text of -vf or -filter_complex, and the maps with its output as video."""
+    """The filter text of -vf or -filter_complex, and the maps without its output."""
     text = known.get("filter_complex")
     if text is None:
         return known.get("vf"), list(maps)
@@ -38,30 +40,31 @@ def filters(known: Mapping[str, str], maps: Sequence[str]) -> tuple[str | None, 
             raise UsageError(
                 f"-map {given} adds the unfiltered video: leave it out, or name 0:a and 0:s"
             )
-    return text, ["0:v", *others] if maps else []
+    return text, others
 
 
-def kept(maps: Sequence[str]) -> tuple[bool, bool]:
-    """Whether audio and subtitles are wanted; -map names kinds of streams of the one input."""
-    kinds = set()
-    for given in maps:
-        match = re.fullmatch(r"0(?:(:[as])|:[vV](?::0)?)?\??", given)
-        if match is None:
-            raise UsageError(
-                f"-map {given} is not supported: use 0, 0:v, 0:a, 0:s and the output of "
-                "-filter_complex"
-            )
-        kinds.add(match[1] or given[1:2] or "all")
-    if not kinds or kinds & {"all", "?"}:
-        return True, True
-    if ":" not in kinds:
+def maps(texts: Sequence[str], *, filtered: bool) -> tuple[StreamMap, ...]:
+    """What the words of -map mean; UsageError where they leave out the video.
+
+    `filtered` says that the output of -filter_complex is mapped too.
+    """
+    first = (StreamMap(FILTERED),) if filtered else ()
+    found = (*first, *map(_map, texts))
+    if found and found[0].negative:
+        raise UsageError(f"-map {found[0]} takes away from nothing: put it behind -map 0")
+    if found and all(given.where[:1] in _NO_VIDEO for given in found if not given.negative):
         raise UsageError("-map leaves out the video: add -map 0:v")
-    return ":a" in kinds, ":s" in kinds
+    return found
 
 
-def required(maps: Sequence[str]) -> tuple[str, ...]:
-    """The maps that must match a stream, since they have no `?`; the video always does."""
-    return tuple(dict.fromkeys(given for given in maps if given in ("0:a", "0:s")))
+def _map(text: str) -> StreamMap:
+    match = re.fullmatch(_MAP, text, re.ASCII)
+    if match is None:
+        raise UsageError(
+            f"-map {text} is not supported: use 0, 0:v, 0:a:1, 0:2, -0:s and the output of "
+            "-filter_complex"
+        )
+    return StreamMap(match["where"] or "", bool(match["negative"]), bool(match["optional"]))
 
 
 def disposition(name: str, flags: str) -> StreamFlags:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterable
 from typing import Any
 
 import av
 import av.container
 import av.error
 
-from ..errors import MediaError, UsageError
+from ..errors import MediaError
 from ..job import OutputSpec
 from ..notes import NOTE
-from .opening import is_cover
+from .mapping import is_cover
 from .subtitles import TEXT_CODECS, TextSubtitles, is_text
 
 _log = logging.getLogger(__name__)
@@ -43,18 +42,6 @@ def kept_tags(metadata: dict[str, str]) -> dict[str, str]:
         and not key.startswith("_STATISTICS")
         and value not in _DEFAULT_HANDLERS
     }
-
-
-def check_mapped(streams: Iterable[av.stream.Stream], mapped: Iterable[str]) -> None:
-    """UsageError where a stream that -map wants is not among those of the input."""
-    kinds = {stream.type for stream in streams}
-    for given in mapped:
-        kind = {"0:a": "audio", "0:s": "subtitle"}[given]
-        if kind not in kinds:
-            raise UsageError(
-                f"-map {given}: the input has no {kind} stream; leave it out, or write "
-                f"{given}? to take one where there is one"
-            )
 
 
 class Copies:

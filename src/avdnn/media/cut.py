@@ -13,7 +13,7 @@ import av.stream
 from ..errors import UsageError
 from ..job import OutputSpec
 from ..versions import fraction
-from .opening import is_cover
+from .mapping import is_cover
 
 MICROSECOND = Fraction(1, 1_000_000)
 MILLISECOND = Fraction(1, 1000)

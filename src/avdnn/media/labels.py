@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import av.container
-import av.stream
 from av.stream import Disposition
 
 from ..errors import UsageError
 from ..job import StreamFlags
+from .mapping import meant
 
-_KINDS = {"v": "video", "a": "audio", "s": "subtitle", "d": "data", "t": "attachment"}
 _NAMED = ("filename", "mimetype")
 """Tags without which an attachment cannot be written."""
 
@@ -41,15 +40,6 @@ def dispose(container: av.container.OutputContainer, given: Iterable[StreamFlags
             raise UsageError(f"-disposition:{where} {flags}: the output has no such stream")
         for stream in streams:
             stream.disposition = _changed(stream.disposition, flags)
-
-
-def meant(streams: Iterable[av.stream.Stream], where: str) -> list[av.stream.Stream]:
-    """The streams of a specifier: "" for all, `2`, `a` or `a:1`."""
-    found = list(streams)
-    kind, _, number = where.rpartition(":") if where[-1:].isdigit() else (where, "", "")
-    if kind:
-        found = [stream for stream in found if stream.type == _KINDS[kind.lower()]]
-    return found[int(number) : int(number) + 1] if number else found
 
 
 def _changed(flags: Disposition, text: str) -> Disposition:

@@ -18,6 +18,7 @@ from ..job import InputSpec
 from ..versions import AS_BYTES
 from .demuxing import check_options, decoder_options
 from .listening import heard
+from .mapping import chosen, is_cover
 
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _PICTURE_RATE = ("image2", "image2pipe", "rawvideo")
@@ -42,7 +43,7 @@ def open_input(
     hardware = _hardware(spec)
     container = _open(spec, hardware)
     try:
-        video = _main_video(container, spec.url)
+        video = _main_video(container, spec)
         if is_device(spec.format) or is_local(spec.url):
             check_options(container, video, spec)
         _prepare_decoder(video, spec, hardware, ThreadType.AUTO if threaded else ThreadType.SLICE)
@@ -170,16 +171,23 @@ def _why_unreadable(spec: InputSpec, error: av.error.FFmpegError, said: str) -> 
     return f"{spec.url}: {(error.strerror or str(error)).lower()}{detail}"
 
 
-def _main_video(container: av.container.InputContainer, url: str) -> av.VideoStream:
-    """The stream that FFmpeg would pick, cover art aside: the largest, the default one first."""
+def _main_video(container: av.container.InputContainer, spec: InputSpec) -> av.VideoStream:
+    """The stream that FFmpeg would pick, cover art aside: the largest, the default one first.
+
+    With -map, one of those that it chooses.
+    """
     moving = [stream for stream in container.streams.video if not is_cover(stream)]
     if moving:
-        return max(moving, key=_rank)
+        mapped = {stream.index for stream in chosen(container.streams, spec.maps)}
+        wanted = [stream for stream in moving if stream.index in mapped]
+        if not wanted:
+            raise UsageError("-map leaves out the video: add -map 0:v")
+        return max(wanted, key=_rank)
     kinds = sorted({stream.type for stream in container.streams})
     what = f"only {', '.join(kinds)}" if kinds else "no streams at all"
     if container.streams.video:
         what = "only cover art and sound"
-    raise MediaError(f"{url}: has no video: {what}", url)
+    raise MediaError(f"{spec.url}: has no video: {what}", spec.url)
 
 
 def _rank(stream: av.VideoStream) -> int:
@@ -187,11 +195,6 @@ def _rank(stream: av.VideoStream) -> int:
         return 0
     default = bool(stream.disposition & av.stream.Disposition.default)
     return stream.codec_context.width * stream.codec_context.height + default * _DEFAULT_BONUS
-
-
-def is_cover(stream: av.stream.Stream) -> bool:
-    """Whether a stream is an attached picture."""
-    return bool(stream.disposition & av.stream.Disposition.attached_pic)
 
 
 # ---- decoding ----------------------------------------------------------------------------------

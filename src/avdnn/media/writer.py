@@ -21,9 +21,10 @@ from ..notes import NOTE
 from ..properties import display_matrix
 from ..versions import AS_BYTES
 from . import anamorphic, containers, encoding, labels, nvenc, options, tags
-from .copying import Copies, check_mapped, kept_tags
+from .copying import Copies, kept_tags
 from .cut import output_cut
 from .encoder import VideoEncoder
+from .mapping import chosen
 from .pacing import Pace, choose_pace, constant_rate
 from .reader import Item, Reader
 from .seeking import declares
@@ -85,7 +86,8 @@ class Writer:
 
     def __enter__(self) -> Writer:
         form = output_format(self.spec)
-        check_mapped(self.source.container.streams, self.spec.mapped)
+        video = self.source.video.index
+        self._chosen = chosen(self.source.container.streams, self.spec.maps, video)
         self._cut = output_cut(self.spec)
         self._target = Target(self.spec, form, self.source.spec)
         try:
@@ -108,7 +110,7 @@ class Writer:
         nvenc.check(codec, mine)
         self._one_picture = containers.settle(form, self._target, muxing)
         self._copies = Copies(self._container, spec)
-        for stream in self.source.container.streams:
+        for stream in self._chosen:
             if stream.index == self.source.video.index:
                 self._encoder = VideoEncoder(
                     self._container,

@@ -238,6 +238,18 @@ def test_size_that_fails_later_names_one_that_works(tmp_path: Path) -> None:
         one_line(error, "1x3x48x64")
 
 
+def test_memory_that_is_exhausted_is_not_blamed_on_the_size(tmp_path: Path) -> None:
+    source = (
+        "if x.size(2) > 48:\n        x = x + torch.empty([1125899906842624])[0]\n    return x * 0.5"
+    )
+    with opened(script(tmp_path / "m.pt", source), sample="uint8") as loaded:
+        run(loaded, codes())
+        with pytest.raises(InferenceError, match="memory") as error:
+            run(loaded, codes(size=(50, 64)))
+        one_line(error, "torch: the model failed")
+        assert "other sizes" not in str(error.value)
+
+
 def test_nhwc_program_is_fed_as_it_wants(tmp_path: Path) -> None:
     model = script(tmp_path / "m.pt", "return x * self.w", weights=torch.tensor([0.5, 0.25, 0.0]))
     given = np.ascontiguousarray(codes().transpose(0, 2, 3, 1))

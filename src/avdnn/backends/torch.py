@@ -18,6 +18,7 @@ from ..frame import Arrays, Layout, ModelInfo, Precision, Shape, Shapes
 from . import Options, _cpu, _torch_cuda, _torch_device
 from ._cuda_arrays import on_device
 from ._heap import keep_pages
+from ._memory import exhausted
 from ._tensors import check_shapes, is_picture
 from ._torch_codes import Codes, as_tensor, check
 from ._torch_file import first_line, read
@@ -266,7 +267,7 @@ class Torch:
     def _failure(self, error: Exception, tensor: Any) -> str:
         text = f"torch: the model failed: {first_line(error)}"
         others = {shape for shape in self._worked if shape != tuple(tensor.shape)}
-        if others and not isinstance(error, MemoryError):
+        if others and not exhausted(error):
             shape = "x".join(map(str, next(iter(others))))
             text += f" (it runs on {shape}: other sizes may not be possible)"
         return text

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from avdnn import sess_config
-from avdnn.errors import ModelError
+from avdnn.errors import ModelError, UsageError
 
 FORWARD = "0x10022805320e09cdccccccccccec3f20012a01303801"
 
@@ -108,5 +108,5 @@ def test_every_built_string_reads_back() -> None:
     ],
 )
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ModelError):
+    with pytest.raises(UsageError):
         sess_config.build(**wrong)

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from .errors import ModelError
+from .errors import ModelError, UsageError
 
 
 class Kind(Enum):
@@ -176,15 +176,16 @@ def build(
 ) -> str:
     """The value of sess_config= for these settings, bytes forward. What is None stays unset.
 
-    `visible_devices` is a list such as "0" or "1,2"; `memory_fraction` is in (0, 1].
+    `visible_devices` is a list such as "0" or "1,2"; `memory_fraction` is in (0, 1]. UsageError for
+    others, and where nothing is set.
     """
     if memory_fraction is not None and not 0 < memory_fraction <= 1:
-        raise ModelError(f"memory fraction {memory_fraction:g}: above 0 and at most 1 is wanted")
+        raise UsageError(f"memory fraction {memory_fraction:g}: above 0 and at most 1 is wanted")
     for name, count in (("intra", intra_threads), ("inter", inter_threads)):
         if count is not None and count < 1:
-            raise ModelError(f"{name} threads {count}: at least 1 is wanted")
+            raise UsageError(f"{name} threads {count}: at least 1 is wanted")
     if visible_devices and not all(part.isdecimal() for part in visible_devices.split(",")):
-        raise ModelError(f"visible devices {visible_devices!r}: numbers like 0 or 1,2 are wanted")
+        raise UsageError(f"visible devices {visible_devices!r}: numbers like 0 or 1,2 are wanted")
     gpu = b""
     if memory_fraction is not None:
         gpu += _tag(1, 1) + struct.pack("<d", memory_fraction)
@@ -200,7 +201,7 @@ def build(
     if gpu:
         made += _tag(6, 2) + _number(len(gpu)) + gpu
     if not made:
-        raise ModelError("sess_config: nothing to set; give devices, a memory fraction or threads")
+        raise UsageError("sess_config: nothing to set; give devices, a memory fraction or threads")
     if is_config(made[::-1]) and made != made[::-1]:
         # log_device_placement=0, its default: a message that ends in 0 is none when reversed.
         made += _tag(8, 0) + _number(0)

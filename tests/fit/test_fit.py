@@ -273,6 +273,13 @@ def test_tiles_keep_the_model_in_phase(levels: int) -> None:
     np.testing.assert_allclose(run(made, frame), whole(function, frame), atol=1e-6)
 
 
+@pytest.mark.parametrize(("width", "how"), [(128, "side by side"), (120, "blended")])
+def test_tiles_without_an_overlap_are_blended_where_they_share_pixels(width: int, how: str) -> None:
+    made = fit_to(loader(upscaler, (64, 64)), 64, width, overlap=0)
+    made.backend.close()
+    assert str(made.plan).endswith(f"by 0 (6 would hide the borders; {how})")
+
+
 def test_model_that_sees_everything_is_blended_without_seams() -> None:
     def balanced(image: Any) -> dict[str, Any]:
         return {"y": image + 0.1 * image.mean()}

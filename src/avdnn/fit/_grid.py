@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,14 @@ class Grid:
 
     def __len__(self) -> int:
         return len(self.rows) * len(self.columns)
+
+    @property
+    def shares(self) -> bool:
+        """Whether two tiles have any pixel in common."""
+        along = ((self.rows, self.tile.height), (self.columns, self.tile.width))
+        return any(
+            first + size > second for begins, size in along for first, second in pairwise(begins)
+        )
 
     def tiles(self) -> Iterator[tuple[int, int]]:
         """(row, column) numbers, row by row."""

@@ -275,7 +275,9 @@ def _why(seen: Sight, grid: Grid, need: int | None) -> str:
     if not grid.blend:
         return f"the model sees {seen.reach} pixels far; cut in the middle"
     if seen.reach is None:
-        return "the model sees further than half a tile; blended"
-    if seen.phase is None:
-        return "the model does not treat all places alike; blended"
-    return f"{need} would hide the borders; blended"
+        why = "the model sees further than half a tile"
+    elif seen.phase is None:
+        why = "the model does not treat all places alike"
+    else:
+        why = f"{need} would hide the borders"
+    return f"{why}; {'blended' if grid.shares else 'side by side'}" if len(grid) > 1 else why

@@ -312,6 +312,7 @@ def test_odd_file_names() -> None:
         ("-i a -map -0:a b", "-map -0:a takes away from nothing: put it behind -map 0"),
         ("-i a -map 0:s:0 -map -0:v b", "-map leaves out the video: add -map 0:v"),
         ("-i a -map 0:a b", "-map leaves out the video: add -map 0:v"),
+        ("-i a -vsync cfr b", "-vsync cfr is not supported: set a rate with -r"),
         ("-i a -fps_mode cfr b", "-fps_mode cfr is not supported: set a rate with -r"),
         ("-i a -vf hflip -s big b", "-s: expected a size"),
         ("-i a -r 0 b", "-r: expected a rate"),

@@ -128,6 +128,8 @@ def _keep(options: _Options, word: Word) -> None:
         options.tags.append(streams.tag(word.name, word.value))
     elif word.kind == "disposition":
         options.dispositions.append(streams.disposition(word.name, word.value))
+    elif word.name == "fps_mode":
+        _check_fps_mode(word)
     elif not word.is_known:
         options.passed[word.name] = word.value
     elif word.name == "init_hw_device" and word.name in options.known:
@@ -170,7 +172,6 @@ def _output(
     known = options.known
     start, duration = _cut(known)
     _check_copied(known)
-    _check_fps_mode(known)
     return OutputSpec(
         url=url,
         format=known.get("f", ""),
@@ -225,10 +226,11 @@ def _check_copied(known: Mapping[str, str]) -> None:
             raise UsageError(f"-{option} {codec} is not supported: {what} streams are copied")
 
 
-def _check_fps_mode(known: Mapping[str, str]) -> None:
-    mode = known.get("fps_mode", "0")
-    if mode not in ("0", "2", "passthrough", "vfr", "-1", "auto"):
-        raise UsageError(f"-fps_mode {mode} is not supported: set a rate with -r or the filter fps")
+def _check_fps_mode(word: Word) -> None:
+    if word.value not in ("0", "2", "passthrough", "vfr", "-1", "auto"):
+        raise UsageError(
+            f"{word.written} {word.value} is not supported: set a rate with -r or the filter fps"
+        )
 
 
 def _progress(line: _Line) -> ProgressKind:

@@ -32,8 +32,9 @@ class StreamMap(NamedTuple):
 class InputSpec:
     """The input file and the options that stood before its -i.
 
-    `start` (-ss) and `duration` (-t) are seconds. `options` go to the demuxer or decoder as they
-    are. `hwaccel` is "" or FFmpeg's name; `hwaccel_output_format` is "" or "cuda".
+    `start` (-ss) and `duration` (-t) are seconds, as is `start_from_end` (-sseof), a negative
+    number. `offset` (-itsoffset) seconds are added to all times. `options` go to the demuxer or
+    decoder as they are. `hwaccel` is "" or FFmpeg's name; `hwaccel_output_format` is "" or "cuda".
     `decoders` is how many decode sessions share one file on a GPU: 0 is automatic, None is one,
     or automatic where nobody asked for the GPU. `maps` are those of the output: the video that is
     decoded is one of those that they keep.
@@ -45,7 +46,9 @@ class InputSpec:
     size: tuple[int, int] | None = None
     rate: str = ""
     start: float | None = None
+    start_from_end: float | None = None
     duration: float | None = None
+    offset: float = 0.0
     hwaccel: str = ""
     hwaccel_device: str = ""
     hwaccel_output_format: str = ""

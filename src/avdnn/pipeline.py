@@ -208,6 +208,8 @@ def cache_folder() -> Path | None:
 def _expected(output: OutputSpec, reader: Reader) -> tuple[int | None, float | None]:
     """Frames that will be written, and the time of the last one, as far as that is known."""
     frames, duration = reader.frames, reader.duration
+    if duration is not None:
+        duration += Fraction(reader.spec.offset)
     if output.duration is not None:
         end = Fraction(output.duration) + Fraction(output.start or 0)
         frames, duration = None, end if duration is None else min(end, duration)

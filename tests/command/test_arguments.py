@@ -108,6 +108,11 @@ def test_streams_to_leave_out() -> None:
     assert (output.audio, output.subtitles, output.data) == (False, False, False)
 
 
+def test_times_of_the_input() -> None:
+    job = _job("-itsoffset -0:01.5 -sseof -10 -i a b")
+    assert job.input == InputSpec("a", offset=-1.5, start_from_end=-10.0)
+
+
 def test_dispositions() -> None:
     job = _job("-i a -disposition:v:0 default -disposition:a -default -disposition:2 0 b")
     assert job.output.dispositions == (
@@ -321,6 +326,8 @@ def test_odd_file_names() -> None:
         ("-i a -map_chapters 0:c b", "-map_chapters 0:c is not supported"),
         ("-i a -map_metadata:s:a -1 b", "-map_metadata:s:a is not supported"),
         ("-i a -disposition:p:1 0 b", "-disposition:p:1 is not supported: use -disposition,"),
+        ("-itsoffset soon -i a b", "-itsoffset: expected a time"),
+        ("-i a -sseof -1 b", "-sseof belongs before -i"),
         ("-i a -t soon b", "-t: expected a time"),
         ("-i a -vframes 0 b", "-frames:v: expected a whole number"),
         ("-i a --model m -vf hflip b", "--model and -vf exclude each other"),

@@ -107,7 +107,9 @@ def gpu(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
 
 @pytest.mark.parametrize("decoders", [1, 3])
-@pytest.mark.parametrize("cut", [{}, {"start": 0.7}, {"duration": 1.1}, {"rate": "50"}])
+@pytest.mark.parametrize(
+    "cut", [{}, {"start": 0.7, "offset": 1.5}, {"duration": 1.1}, {"rate": "50"}]
+)
 def test_times_and_packets_are_the_plain_readers(
     gpu: FakeGpu, clip: Path, decoders: int, cut: dict[str, Any]
 ) -> None:

@@ -151,7 +151,9 @@ def _input(url: str, options: _Options, maps: tuple[StreamMap, ...]) -> InputSpe
         size=quantities.size(known["s"], "-s") if "s" in known else None,
         rate=quantities.rate(known["r"], "-r") if "r" in known else "",
         start=start,
+        start_from_end=_signed(known, "sseof"),
         duration=duration,
+        offset=_signed(known, "itsoffset") or 0.0,
         hwaccel=known.get("hwaccel", ""),
         hwaccel_device=known.get("hwaccel_device", ""),
         hwaccel_output_format=known.get("hwaccel_output_format", ""),
@@ -159,6 +161,11 @@ def _input(url: str, options: _Options, maps: tuple[StreamMap, ...]) -> InputSpe
         maps=maps,
         options=options.passed,
     )
+
+
+def _signed(known: Mapping[str, str], option: str) -> float | None:
+    """The seconds of an option that may be negative."""
+    return quantities.signed_seconds(known[option], f"-{option}") if option in known else None
 
 
 def _decoders(text: str) -> int:

@@ -93,6 +93,12 @@ def seconds(text: str, option: str) -> float:
     return value
 
 
+def signed_seconds(text: str, option: str) -> float:
+    """The same, with a minus before it or not."""
+    value = seconds(text.removeprefix("-"), option)
+    return -value if text.startswith("-") else value
+
+
 def size(text: str, option: str) -> tuple[int, int]:
     """(width, height) of `WxH` or of one of FFmpeg's names for sizes."""
     match = re.fullmatch(r"(\d+)x(\d+)", SIZES.get(text, text), re.ASCII)

@@ -58,6 +58,8 @@ VALUES = {
     "fps_mode": Place.OUTPUT,
     "aspect": Place.OUTPUT,
     "f": Place.EITHER,
+    "itsoffset": Place.INPUT,
+    "sseof": Place.INPUT,
     "ss": Place.EITHER,
     "t": Place.EITHER,
     "to": Place.EITHER,
@@ -117,8 +119,8 @@ _UNSUPPORTED = {
     **dict.fromkeys(
         (
             *("attach", "target"),
-            *("pass", "passlogfile", "re", "readrate", "stream_loop", "itsoffset"),
-            *("sseof", "copyts", "bsf", "autorotate", "noautorotate", "display_rotation"),
+            *("pass", "passlogfile", "re", "readrate", "stream_loop"),
+            *("copyts", "bsf", "autorotate", "noautorotate", "display_rotation"),
             *("accurate_seek", "noaccurate_seek", "report", "benchmark_all", "filter_script"),
             *("filter_threads", "stdin"),
         ),

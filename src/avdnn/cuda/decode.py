@@ -178,7 +178,7 @@ class DeviceReader(Reader):
         if self._forced_rate:
             unit, shown, stamp.duration = 1 / self._forced_rate, self._count, 1
         self._video_over = self._video_over or self._cut.is_enough(shown, unit)
-        stamp.pts, stamp.time_base = shown, unit
+        stamp.pts, stamp.time_base = self._cut.delayed(shown, unit), unit
         return not self._video_over
 
     def _follow(self, packet: av.Packet[Any]) -> None:

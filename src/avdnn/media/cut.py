@@ -26,11 +26,20 @@ class Cut:
 
     `trims` says whether what is earlier than the origin is left out. `end` is seconds from the
     origin, or None. Sound that starts before the origin goes; a subtitle that is still shown
-    then starts with the origin. Times are rounded to ticks as FFmpeg rounds them.
+    then starts with the origin. Times are rounded to ticks as FFmpeg rounds them. `delay` seconds
+    are added at last, by `place` and `delayed`.
     """
 
-    def __init__(self, origin: Fraction, *, trims: bool, end: Fraction | None) -> None:
+    def __init__(
+        self,
+        origin: Fraction,
+        *,
+        trims: bool,
+        end: Fraction | None,
+        delay: Fraction = Fraction(0),
+    ) -> None:
         self.origin = origin
+        self.delay = delay
         self.trims = trims
         self.end = end
         self._first: int | None = None
@@ -43,6 +52,10 @@ class Cut:
         if self._moved[0] is not unit:
             self._moved = unit, _ticks(self.origin, unit)
         return pts - self._moved[1]
+
+    def delayed(self, pts: int, unit: Fraction) -> int:
+        """A shifted timestamp with the delay."""
+        return pts + _ticks(self.delay, unit) if self.delay else pts
 
     def is_early(self, pts: int) -> bool:
         """Whether a shifted frame lies before the wanted part."""
@@ -85,6 +98,10 @@ class Cut:
         if self.is_late(time, unit):
             self._past_end.add(packet.stream_index)
             return False
+        if packet.dts is not None:
+            packet.dts = self.delayed(packet.dts, unit)
+        if packet.pts is not None:
+            packet.pts = self.delayed(packet.pts, unit)
         return True
 
     def limit(self, end: Fraction | None) -> None:

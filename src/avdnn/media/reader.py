@@ -24,7 +24,7 @@ from .cadence import frame_rate
 from .cut import MICROSECOND, Cut, seconds
 from .facts import learn
 from .opening import is_device, is_local, open_input
-from .seeking import declares, seek, tail
+from .seeking import declares, from_end, seek, tail
 from .timestamps import FrameClock, Splices
 
 _log = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ class Reader:
     def __enter__(self) -> Reader:
         self._container, self._video = open_input(self.spec)
         try:
+            self.spec = from_end(self.spec, self._container)
             self._plan()
         except BaseException:
             self._container.close()
@@ -108,7 +109,7 @@ class Reader:
     @property
     def origin(self) -> Fraction:
         """The instant of the file, in seconds, that items call 0."""
-        return self._cut.origin
+        return self._cut.origin - self._cut.delay
 
     # ---- reading ---------------------------------------------------------------------------
 
@@ -130,7 +131,8 @@ class Reader:
         if start:
             origin = begin + start
             seek(self._container, self._video, origin, begin)
-        self._cut = Cut(origin, trims=bool(start), end=end)
+        delay = seconds(self.spec.offset) or Fraction(0)
+        self._cut = Cut(origin, trims=bool(start), end=end, delay=delay)
         pictures = self._container.format.name in ("image2", "jpeg_pipe")
         self._holds_jpegs = pictures and self._video.codec_context.name == "mjpeg"
         self.hdr: hdr.Hdr | None = None
@@ -246,7 +248,7 @@ class Reader:
         if self._forced_rate:
             unit, shown, frame.duration = 1 / self._forced_rate, self._count, 1
         self._video_over = self._video_over or self._cut.is_enough(shown, unit)
-        frame.pts, frame.time_base = shown, unit
+        frame.pts, frame.time_base = self._cut.delayed(shown, unit), unit
         return not self._video_over
 
     # ---- damage ----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +13,7 @@ import av.container
 import av.error
 from av.format import Flags
 
+from ..errors import UsageError
 from ..job import InputSpec
 from .cut import MICROSECOND
 from .opening import open_input
@@ -26,6 +28,32 @@ _NEVER = Fraction(1 << 62)
 def declares(form: av.ContainerFormat, flag: Any) -> bool:
     """Whether a format declares a trait, one of av.format.Flags."""
     return bool(flag.value & form.flags)
+
+
+def from_end(spec: InputSpec, container: av.container.InputContainer) -> InputSpec:
+    """The input with the `start` that `start_from_end` means for the open file.
+
+    A file that is shorter is read from its start, with a warning; UsageError where the length is
+    not known.
+    """
+    if spec.start_from_end is None:
+        return spec
+    if spec.start is not None:
+        raise UsageError("-ss and -sseof contradict each other: give one of them")
+    if spec.start_from_end >= 0:
+        raise UsageError(f"-sseof {spec.start_from_end:g}: must be negative, such as -10")
+    if not container.duration:
+        raise UsageError(f"-sseof: the length of {spec.url} is not known; use -ss")
+    length = container.duration * MICROSECOND
+    start = length + Fraction(str(spec.start_from_end))
+    if start < 0:
+        _log.warning(
+            "%s: -sseof %g: it is %.3f s long and is read from its start",
+            spec.url,
+            spec.start_from_end,
+            length,
+        )
+    return replace(spec, start=float(max(start, Fraction(0))))
 
 
 def seek(

@@ -160,7 +160,7 @@ def test_result_that_is_another_network_is_refused(
     why: str,
 ) -> None:
     require_module("openvino")
-    from avdnn import convert as module
+    from avdnn.convert import comparison as module
 
     outputs = iter([np.zeros((1, 3, 4, 4)), after])
     monkeypatch.setattr(module, "_output", lambda *_: next(outputs))

@@ -1,10 +1,8 @@
-"""Model files from one format to another, each compared with what it was made from."""
+"""The ways from one format to another; each writes a new file."""
 
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -13,22 +11,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from . import backends
-from .backends import Options, _formats
-from .backends._tensors import guess_layout, resized
-from .errors import InferenceError, ModelError
-from .frame import Layout
+from .. import backends
+from ..backends import Options
+from ..backends._tensors import guess_layout, resized
+from ..errors import ModelError
 
 Size = tuple[int, int]
 
 PROBE = (64, 64)
-"""(height, width) of the picture that both models are run on, where they leave it open."""
-
-
-MOST_APART = 0.002
-"""Half a code of 255: more, and it is another network."""
+"""(height, width) of the picture that models are run on, where they leave it open."""
 
 
 class Form(StrEnum):
@@ -38,67 +29,6 @@ class Form(StrEnum):
     SCRIPT = "TorchScript (.pt)"
     EXPORTED = "torch.export (.pt2)"
     WEIGHTS = "weights (.pth, .safetensors)"
-
-
-GRAPHS = (
-    _formats.Kind.ONNX,
-    _formats.Kind.GRAPH_DEF,
-    _formats.Kind.SAVED_MODEL,
-    _formats.Kind.TFLITE,
-    _formats.Kind.PADDLE,
-)
-
-
-def convert(
-    source: Path, target: Path, *, size: Size | None = None, overwrite: bool = False
-) -> str:
-    """Write `source` as the format that `target` is named for; the line that says what was done.
-
-    Values stay float32. `size` (height, width) fixes the size of the pictures; without it, what
-    the source leaves free stays free. ModelError names what can be converted where this cannot;
-    BackendUnavailable the framework that it needs.
-    """
-    form = _form(source)
-    way = WAYS.get(form, {}).get(target.suffix.lower())
-    if way is None:
-        raise ModelError(f"{source} cannot become {target.suffix or 'that'}: {_ways()}")
-    if target.exists() and not overwrite:
-        raise ModelError(f"{target}: exists already; -y overwrites it")
-    if not target.parent.is_dir():
-        raise ModelError(f"{target}: there is no folder {target.parent}")
-    with tempfile.TemporaryDirectory(prefix=".avdnn-", dir=target.parent) as folder:
-        made = Path(folder) / target.name
-        way(source, made, size)
-        compared = _compared(source, made, size)
-        for part in sorted(Path(folder).iterdir(), key=lambda part: part == made):
-            os.replace(part, target.parent / part.name)
-    return f"{target} from {source}: {compared}"
-
-
-def _form(source: Path) -> Form:
-    if not source.exists():
-        raise ModelError(f"{source}: no such model file")
-    kind, whole = _formats.identify(source)
-    if kind is _formats.Kind.UNKNOWN or not whole:
-        raise ModelError(f"{source}: not a model file, or a damaged one")
-    if kind in GRAPHS:
-        return Form.GRAPH
-    if kind is _formats.Kind.SAFETENSORS:
-        return Form.WEIGHTS
-    if kind is _formats.Kind.TORCH:
-        program = _program(source)
-        if program.kind == "weights":
-            return Form.WEIGHTS
-        return Form.SCRIPT if program.scripted else Form.EXPORTED
-    raise ModelError(f"{source} is a {kind}, which is not converted: {_ways()}")
-
-
-def _ways() -> str:
-    told = [f"{form} to {', '.join(targets)}" for form, targets in WAYS.items()]
-    return f"avdnn converts {'; '.join(told)}"
-
-
-# ---- the ways ----------------------------------------------------------------------------------
 
 
 def _openvino() -> Any:
@@ -133,12 +63,12 @@ def _save(
         raise ModelError(f"{target.name}: OpenVINO cannot make it: {_line(error)}") from error
 
 
-def _program(source: Path) -> Any:
+def program_of(source: Path) -> Any:
     """A torch file's program, in float32."""
     backends.module("torch")
     import torch
 
-    from .backends._torch_file import read
+    from ..backends._torch_file import read
 
     program = read(source, "cpu")
     program.network.float()
@@ -167,7 +97,7 @@ def _example(source: Path, size: Size | None) -> tuple[Any, Any, tuple[int, ...]
         want if side == -1 else side for side, want in zip(own, size or PROBE, strict=True)
     )
     example = torch.zeros(max(batch, 1), channels, *sides)
-    return _program(source), example, (batch, channels, *(size or own))
+    return program_of(source), example, (batch, channels, *(size or own))
 
 
 def _torch_to_ir(source: Path, target: Path, size: Size | None) -> None:
@@ -279,52 +209,6 @@ def _quiet() -> Iterator[None]:
 
 
 def _line(error: BaseException) -> str:
-    from .backends._torch_file import first_line
+    from ..backends._torch_file import first_line
 
     return first_line(error)
-
-
-# ---- the comparison ----------------------------------------------------------------------------
-
-
-def _compared(source: Path, target: Path, size: Size | None) -> str:
-    """How far the new model's first output is from the old one's on one picture."""
-    readers = [name for name in backends.NAMES if backends.reads(name, source)]
-    own = [name for name in readers if name != "openvino" or len(readers) == 1]
-    installed = [name for name in own if backends.installed(name)]
-    new = backends.choose(target)
-    if not installed or not backends.installed(new):
-        return f"not compared, since {' or '.join(own)} is not installed"
-    try:
-        before = _output(installed[0], source, size)
-        after = _output(new, target, size)
-    except InferenceError as error:
-        raise ModelError(f"{source}: the comparison failed: {error}") from error
-    if before.shape != after.shape:
-        raise ModelError(
-            f"{source}: the new model gives {list(after.shape)}, the old one {list(before.shape)}"
-        )
-    most = float(np.abs(before - after).max(initial=0))
-    if not most <= MOST_APART * max(1.0, float(np.abs(before).max(initial=0))):
-        raise ModelError(f"{source}: the new model is {most:.1g} from the old one on one picture")
-    rows, columns = size or PROBE
-    return f"at most {most:.1g} apart on a picture of {columns}x{rows}"
-
-
-def _output(name: str, model: Path, size: Size | None) -> np.ndarray[Any, Any]:
-    """What a model makes of the same random picture, channels first."""
-    with closing(backends.load(name, model, Options(size=size))) as loaded:
-        spec = loaded.info.inputs[0]
-        channels = spec.channels if spec.channels > 0 else 3
-        sides = [
-            want if side == -1 else side
-            for side, want in zip(spec.size, size or PROBE, strict=True)
-        ]
-        picture = np.random.default_rng(0).random((max(spec.shape[0], 1), channels, *sides))
-        if spec.layout is not Layout.NCHW:
-            picture = picture.transpose(0, 2, 3, 1)
-        given = {spec.name: np.ascontiguousarray(picture.astype(spec.dtype))}
-        made = loaded.infer_async(given).result()
-        first = loaded.info.outputs[0]
-        array = np.asarray(made[first.name], np.float32)
-    return array if first.layout is not Layout.NHWC else array.transpose(0, 3, 1, 2)

@@ -33,6 +33,7 @@ import torch  # noqa: E402
 
 from avdnn import backends, cuda, filters, host, models  # noqa: E402
 from avdnn.backends import Options  # noqa: E402
+from avdnn.chroma import ChromaScaler  # noqa: E402
 from avdnn.cuda import decode as cuda_decode  # noqa: E402
 from avdnn.filters import Context  # noqa: E402
 from avdnn.filters.hwdownload import HwDownload  # noqa: E402
@@ -246,7 +247,7 @@ def plain(clip: Path, model: Path, count: int) -> float:
     """CPU decode, float32 up, network, float32 down, rounding and chroma on the CPU."""
     network, meter = network32(model), Meter(20)
     spec = TensorSpec("x", (-1, 1, -1, -1), layout=Layout.NCHW)
-    scaler = host.ChromaScaler()
+    scaler = ChromaScaler()
     with av.open(str(clip)) as container, torch.inference_mode():
         container.streams.video[0].thread_type = "AUTO"
         for _, picture in zip(range(count), container.decode(video=0), strict=False):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from avdnn import host
+from avdnn.chroma import ChromaScaler
 from avdnn.errors import ModelError, NonFiniteError
 from avdnn.frame import Frame, Layout, TensorSpec
 from avdnn.pixfmt import FORMATS, Family
@@ -41,7 +42,7 @@ def through(frame: Frame, layout: Layout, dtype: str = "float32", **more: Any) -
     """The identity model."""
     wanted = spec(layout, dtype, **more)
     tensor = host.pack([frame], wanted)
-    return host.unpack(tensor[0], wanted, frame, host.ChromaScaler())
+    return host.unpack(tensor[0], wanted, frame, ChromaScaler())
 
 
 @pytest.mark.parametrize("layout", list(Layout))
@@ -89,7 +90,7 @@ def test_rounding_is_half_to_even_and_clips() -> None:
     frame = random_frame("gray", 6, 1)
     values = np.array([0.5, 1.5, 2.5, -3.0, 254.5, 300.0], np.float32) / np.float32(255)
     wanted = spec(Layout.NCHW)
-    out = host.unpack(values.reshape(1, 1, 6), wanted, frame, host.ChromaScaler())
+    out = host.unpack(values.reshape(1, 1, 6), wanted, frame, ChromaScaler())
     assert out.planes[0].tolist() == [[0, 2, 2, 0, 254, 255]]
 
 
@@ -120,7 +121,7 @@ def test_channel_order_is_the_models_or_the_frames(
     frame = random_frame(form)
     tensor = host.pack([frame], spec(Layout.NHWC, "uint8"), order)
     assert np.array_equal(tensor[0], frame.planes[0][..., wanted])
-    out = host.unpack(tensor[0], spec(Layout.NHWC, "uint8"), frame, host.ChromaScaler(), order)
+    out = host.unpack(tensor[0], spec(Layout.NHWC, "uint8"), frame, ChromaScaler(), order)
     assert np.array_equal(out.planes[0][..., wanted], frame.planes[0][..., wanted])
 
 
@@ -145,7 +146,7 @@ def test_chroma_and_alpha_follow_an_enlarged_luma(form: str) -> None:
         pytest.skip("float gray has no other planes")
     frame = random_frame(form)
     tensor = np.full((1, 2 * HEIGHT, 2 * WIDTH), 0.25, np.float32)
-    out = host.unpack(tensor, spec(Layout.NCHW), frame, host.ChromaScaler())
+    out = host.unpack(tensor, spec(Layout.NCHW), frame, ChromaScaler())
     assert (out.width, out.height) == (2 * WIDTH, 2 * HEIGHT)
     sizes = FORMATS[form].plane_sizes(2 * WIDTH, 2 * HEIGHT)
     assert [plane.shape[:2] for plane in out.planes] == list(sizes)
@@ -170,23 +171,23 @@ def test_a_value_that_is_no_number_is_an_error(value: float) -> None:
     tensor = np.zeros((1, HEIGHT, WIDTH), np.float32)
     tensor[0, HEIGHT - 1, 3] = value
     with pytest.raises(NonFiniteError):
-        host.unpack(tensor, spec(Layout.NCHW), random_frame("gray"), host.ChromaScaler())
+        host.unpack(tensor, spec(Layout.NCHW), random_frame("gray"), ChromaScaler())
 
 
 def test_large_finite_values_are_clipped() -> None:
     tensor = np.full((1, HEIGHT, WIDTH), 1e36, np.float32)  # its sum over a strip overflows
-    out = host.unpack(tensor, spec(Layout.NCHW), random_frame("gray"), host.ChromaScaler())
+    out = host.unpack(tensor, spec(Layout.NCHW), random_frame("gray"), ChromaScaler())
     assert (out.planes[0] == 255).all()
 
 
 def test_a_wrong_number_of_channels_is_an_error() -> None:
     tensor = np.zeros((2, HEIGHT, WIDTH), np.float32)
     with pytest.raises(ModelError, match=r"2 channels.*rgb24 needs 3"):
-        host.unpack(tensor, spec(Layout.NCHW), random_frame("rgb24"), host.ChromaScaler())
+        host.unpack(tensor, spec(Layout.NCHW), random_frame("rgb24"), ChromaScaler())
 
 
 def test_float16_outputs_are_read() -> None:
     frame = random_frame("gray")
     tensor = host.pack([frame], spec(Layout.NCHW)).astype(np.float16)
-    out = host.unpack(tensor[0], spec(Layout.NCHW, "float16"), frame, host.ChromaScaler())
+    out = host.unpack(tensor[0], spec(Layout.NCHW, "float16"), frame, ChromaScaler())
     assert np.array_equal(out.planes[0], frame.planes[0])  # half has 11 bits for 8

@@ -17,7 +17,9 @@ ALLOWED = {
     "window": set(),
     "channel": set(),
     "stage": {"channel"},
-    "host": {"errors", "frame", "pixfmt", "properties", "versions"},
+    "planes": {"frame", "pixfmt"},
+    "chroma": {"errors", "frame", "pixfmt", "planes"},
+    "host": {"chroma", "errors", "frame", "pixfmt", "planes", "properties", "versions"},
     "backends": {"errors", "frame", "backends", "sess_config"},
     "fit": {"errors", "frame", "backends", "fit"},
 }

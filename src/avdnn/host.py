@@ -12,11 +12,12 @@ from typing import Any
 
 import av
 import numpy as np
-from av.video.reformatter import VideoReformatter
 
-from .errors import FormatError, ModelError, NonFiniteError
+from .chroma import ChromaScaler
+from .errors import ModelError, NonFiniteError
 from .frame import Array, Frame, Layout, Meta, TensorSpec
 from .pixfmt import FORMATS, Family, PixelFormat, pixel_format
+from .planes import views
 from .properties import blank, with_fields
 from .versions import fraction
 
@@ -35,22 +36,8 @@ def from_av(frame: av.VideoFrame, sar: Fraction | None = None) -> Frame:
     )
     name = frame.format.name
     known = FORMATS.get(name)
-    planes = _views(frame, known) if known else ()
+    planes = views(frame, known) if known else ()
     return Frame(planes, name, frame.width, frame.height, meta, owner=frame)
-
-
-def _views(frame: av.VideoFrame, known: PixelFormat) -> tuple[Array, ...]:
-    sizes = known.plane_sizes(frame.width, frame.height)
-    itemsize = np.dtype(known.dtype).itemsize
-    views = []
-    for index, (plane, (rows, columns)) in enumerate(zip(frame.planes, sizes, strict=False)):
-        pair = known.interleaved and index == 1
-        components = 2 if pair else known.components
-        shape = (rows, columns, components) if components > 1 else (rows, columns)
-        strides = (plane.line_size, itemsize * components, itemsize)[: len(shape)]
-        buffer: Any = plane
-        views.append(np.ndarray(shape, known.dtype, buffer, strides=strides))
-    return tuple(views)
 
 
 def empty(form: str, width: int, height: int, meta: Meta) -> Frame:
@@ -59,7 +46,7 @@ def empty(form: str, width: int, height: int, meta: Meta) -> Frame:
     bare = source is None
     made = av.VideoFrame(width, height, form) if bare else blank(source, width, height, form)
     made = with_fields(made, meta.field_order)
-    return Frame(_views(made, pixel_format(form)), form, width, height, meta, owner=made)
+    return Frame(views(made, pixel_format(form)), form, width, height, meta, owner=made)
 
 
 def to_av(frame: Frame) -> av.VideoFrame:
@@ -83,14 +70,14 @@ def pack(frames: Sequence[Frame], spec: TensorSpec, order: str = "") -> Array:
     or "": the frame's own.
     """
     known = pixel_format(frames[0].format)
-    views = [_picture(frame, known, spec.layout, order) for frame in frames]
+    pictures = [_picture(frame, known, spec.layout, order) for frame in frames]
     direct = spec.dtype == known.dtype and known.shift == 0
-    if len(views) == 1 and direct and not isinstance(views[0], list):
-        return views[0][np.newaxis]
-    first = views[0]
+    if len(pictures) == 1 and direct and not isinstance(pictures[0], list):
+        return pictures[0][np.newaxis]
+    first = pictures[0]
     shape = first.shape if not isinstance(first, list) else _stacked_shape(first, spec.layout)
-    out = np.empty((len(views), *shape), spec.dtype)
-    for slot, view in zip(out, views, strict=True):
+    out = np.empty((len(pictures), *shape), spec.dtype)
+    for slot, view in zip(out, pictures, strict=True):
         if isinstance(view, list):
             axis = 0 if spec.layout is Layout.NCHW else -1
             for target, plane in zip(np.moveaxis(slot, axis, 0), view, strict=True):
@@ -273,41 +260,3 @@ def _fill_rest(made: Frame, source: Frame, known: PixelFormat, scaler: ChromaSca
                 scaler.resize(plane[..., component], target[..., component], known)
         else:
             scaler.resize(plane, target, known)
-
-
-class ChromaScaler:
-    """Resamples single planes as FFmpeg's filter does: gray (UV pairs: gray and alpha), bicubic,
-    plain flags.
-
-    One object serves one thread; scaling contexts are kept by size.
-    """
-
-    def __init__(self) -> None:
-        self._contexts: dict[tuple[int, ...], VideoReformatter] = {}
-
-    def resize(self, source: Array, target: Array, known: PixelFormat) -> None:
-        """Fill `target` from `source`, (rows, columns) or for 8 bit (rows, columns, 2)."""
-        if known.dtype == "float32":
-            raise FormatError("float chroma has no resampling rule", got=known.name)
-        gray = _GRAY if known.depth == 8 else FORMATS[f"gray{known.depth}le"]
-        if source.ndim == 3:
-            gray = _PAIR
-        (height, width), (rows, columns) = source.shape[:2], target.shape[:2]
-        staged = av.VideoFrame(width, height, gray.name)
-        view = _views(staged, gray)[0]
-        view[...] = source >> known.shift if known.shift else source
-        key = (height, width, rows, columns, known.depth, source.ndim)
-        context = self._contexts.setdefault(key, VideoReformatter())
-        # One thread: swscale's slices may write over each other's borders in narrow pictures.
-        scaled = context.reformat(
-            staged, columns, rows, gray.name, interpolation="BICUBIC", threads=1
-        )
-        result = _views(scaled, gray)[0]
-        if known.shift:
-            np.left_shift(result, known.shift, out=target)
-        else:
-            np.copyto(target, result)
-
-
-_GRAY = FORMATS["gray"]
-_PAIR = PixelFormat("ya8", Family.PACKED, order="ya")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from avdnn import host
+from avdnn.chroma import ChromaScaler
 from avdnn.cuda import frames as cuda_frames
 from avdnn.cuda import tensors as cuda_tensors
 from avdnn.errors import FormatError, ModelError
@@ -110,7 +111,7 @@ def test_unpack_is_the_hosts_unpack(gpu: Any, form: str, factor: int) -> None:
     uploaded = cuda_frames.upload(gpu, source)
     flags = put(gpu, bad)
     (made,) = cuda_tensors.unpack(gpu, put(gpu, tensor), wanted, [uploaded], flags, "rgb")
-    expected = host.unpack(tensor[0], wanted, source, host.ChromaScaler(), "rgb")
+    expected = host.unpack(tensor[0], wanted, source, ChromaScaler(), "rgb")
     got = back(gpu, made)
     assert not get(gpu, flags).any()
     count = 1 if pixel_format(form).family is Family.LUMA else 3
@@ -213,7 +214,7 @@ def test_rgb_layouts_convert_exactly(gpu: Any, one: str, other: str) -> None:
 def test_scale_follows_libswscales_bicubic(gpu: Any, size: tuple[int, int]) -> None:
     frame = noise("gray", 62, 34)
     expected = np.empty(size[::-1], np.uint8)
-    host.ChromaScaler().resize(frame.planes[0], expected, pixel_format("gray"))
+    ChromaScaler().resize(frame.planes[0], expected, pixel_format("gray"))
     made = back(gpu, cuda_tensors.scale(gpu, cuda_frames.upload(gpu, frame), *size))
     # libswscale's SIMD rounds some samples down, hence 1 LSB.
     assert np.abs(codes(made)[0] - expected).max() <= 1

@@ -19,7 +19,7 @@ from avdnn.errors import (
     UsageError,
 )
 from avdnn.filters import Context, build, connect
-from avdnn.filters._session import _fitting
+from avdnn.filters._pictures import fitting
 from avdnn.frame import Frame, Precision
 from avdnn.pixfmt import FORMATS
 
@@ -348,10 +348,10 @@ def test_channels_that_do_not_fit_name_the_format_that_does(fake: Any) -> None:
 def test_the_format_that_fits_keeps_depth_and_transparency(name: str) -> None:
     form = FORMATS[name]
     for channels in (1, 3):
-        fitting = FORMATS[_fitting(channels, form).removeprefix("format=")]
-        assert fitting.channels == channels
-        assert fitting.depth >= min(form.depth, 16)
-        assert fitting.alpha == form.alpha
+        taken = FORMATS[fitting(channels, form).removeprefix("format=")]
+        assert taken.channels == channels
+        assert taken.depth >= min(form.depth, 16)
+        assert taken.alpha == form.alpha
 
 
 def test_formats_that_no_model_takes_are_converted_and_said(fake: Any) -> None:

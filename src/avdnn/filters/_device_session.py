@@ -25,8 +25,9 @@ from . import Context
 from ._device_fit import Place, wrapped
 from ._device_jobs import Job, Jobs, exhausted
 from ._options import DnnOptions, OnNan
+from ._pictures import picture_input, picture_output
 from ._replay import Replay, Route
-from ._session import Session, picture_input, picture_output
+from ._session import Session
 
 LEAST_IN_FLIGHT, MOST_IN_FLIGHT = 2, 8
 """Jobs in the stream: enough for the GPU while Python's threads wait for each other."""

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from .. import backends, host
 from ..backends import Backend, Options
+from ..chroma import ChromaScaler
 from ..errors import FormatError, InferenceError, ModelError, NonFiniteError
 from ..fit import Fit, Plan, fitted
-from ..frame import Array, Arrays, Frame, Layout, ModelInfo, Precision, TensorSpec
-from ..pixfmt import PixelFormat, pixel_format
+from ..frame import Arrays, Frame, Layout, ModelInfo, Precision, TensorSpec
+from ..pixfmt import pixel_format
 from . import Context
 from ._memory import memory_told
 from ._options import DnnOptions, OnNan, backend_options
+from ._pictures import fitting, one, picture_input, picture_output
 from ._precision import LEAST_PSNR, MOST_LSB, NOTHING_ALIKE, Apart, difference, trial_picture
 
 
@@ -42,7 +43,7 @@ class Session:
         self._model = model
         self._context = context
         self._form = pixel_format(first.format)
-        self._scaler = host.ChromaScaler()
+        self._scaler = ChromaScaler()
         self._exact: Backend | None = None
         self._plan = ""
         self.number = number
@@ -176,12 +177,12 @@ class Session:
         spec = picture_input(info, self._model)
         wanted, got = spec.channels, self._form.channels
         if wanted not in (-1, got):
-            way = f"put {_fitting(wanted, self._form)} before the filter"
+            way = f"put {fitting(wanted, self._form)} before the filter"
             raise FormatError(
                 f"{self._model.name} takes {wanted} channel{'s' * (wanted != 1)} and "
                 f"{first.format} frames have {got} for it: "
                 f"{self._options.models or way}",
-                wanted=_fitting(wanted, self._form),
+                wanted=fitting(wanted, self._form),
                 got=first.format,
             )
 
@@ -268,7 +269,7 @@ class Session:
         with self._context.clock.measure("unpack"):
             return [
                 host.unpack(
-                    _one(tensor, index, self._model),
+                    one(tensor, index, self._model),
                     spec,
                     frame,
                     self._scaler,
@@ -288,51 +289,3 @@ class Session:
         self._backend.close()
         if self._exact is not None:
             self._exact.close()
-
-
-def picture_input(info: ModelInfo, model: Path) -> TensorSpec:
-    """The one input that takes the picture."""
-    if len(info.inputs) != 1:
-        names = ", ".join(spec.name for spec in info.inputs)
-        raise ModelError(
-            f"{model.name} has {len(info.inputs)} inputs ({names}); a frame fills one: name it "
-            f"with input="
-        )
-    spec = info.inputs[0]
-    if spec.layout is None:
-        raise ModelError(
-            f"{model.name}: input {spec.name} has shape {list(spec.shape)}; a picture needs "
-            f"4 dimensions, NCHW or NHWC (see layout=)"
-        )
-    return spec
-
-
-def picture_output(info: ModelInfo, given: TensorSpec, model: Path) -> TensorSpec:
-    """The first output; where the backend knows no layout for it, the input's."""
-    if not info.outputs:
-        raise ModelError(f"{model.name} has no outputs")
-    spec = info.outputs[0]
-    return spec if spec.layout else replace(spec, layout=given.layout)
-
-
-def _one(tensor: Array, index: int, model: Path) -> Array:
-    """Frame `index` of an output; a tensor without a batch axis is the only one."""
-    if tensor.ndim == 3 and index == 0:
-        return tensor
-    if tensor.ndim != 4 or index >= tensor.shape[0]:
-        raise ModelError(
-            f"{model.name} gives a tensor of shape {list(tensor.shape)}; a picture has 4 dimensions"
-        )
-    return tensor[index]
-
-
-def _fitting(channels: int, form: PixelFormat) -> str:
-    """The `format=` text of a close format with that many channels."""
-    depths = (8, 10, 16) if form.alpha and channels == 1 else (8, 10, 12, 16)
-    deep = next((bits for bits in depths if bits >= form.depth), 16)
-    alpha, end = "a" * form.alpha, f"{deep}le" if deep > 8 else ""
-    if channels == 1:
-        return f"format=yuv{alpha}420p{end}"
-    if channels == 3:
-        return f"format=gbr{alpha}p{end}" if alpha or end else "format=rgb24"
-    return "a filter that makes 1 or 3 channels"

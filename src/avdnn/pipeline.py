@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -25,6 +26,7 @@ from .interrupt import ShieldedStack
 from .job import Job, OutputSpec
 from .media.reader import Reader
 from .media.writer import Writer
+from .native_rate import at_native_rate
 from .notes import NOTE, teller
 from .pixfmt import FORMATS, Family
 from .progress import Progress
@@ -94,11 +96,15 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
         writer = opened.enter_shielded(Writer(job.output, reader, unwrap=acceleration.unwrapper()))
         chain = plan.around(chain, context, writer.why_host)
         decoded: Iterator[Item] = clock.iterate("decode", reader)
+        stopped = threading.Event()
+        if job.input.speed is not None:
+            decoded = at_native_rate(decoded, job.input.speed, stopped.wait)
         depth = DEPTH if plan.device is None else DEVICE_DEPTH
         if plan.device is None:
             decoded = opened.enter_shielded(Stage(decoded, depth, "decode"))
         filtered = filters.connect(chain, decoded)
         items: Stage[Item] = opened.enter_shielded(Stage(filtered, depth, "filter"))
+        opened.callback(stopped.set)
         progress.start(*_expected(job.output, reader))
         with closing(items):
             for item in items:

@@ -113,6 +113,13 @@ def test_times_of_the_input() -> None:
     assert job.input == InputSpec("a", offset=-1.5, start_from_end=-10.0)
 
 
+@pytest.mark.parametrize(
+    ("text", "speed"), [("", None), ("-re ", 1.0), ("-readrate 2.5 ", 2.5), ("-readrate 0 ", None)]
+)
+def test_reading_at_the_native_rate(text: str, speed: float | None) -> None:
+    assert _job(f"{text}-i a b").input.speed == speed
+
+
 def test_dispositions() -> None:
     job = _job("-i a -disposition:v:0 default -disposition:a -default -disposition:2 0 b")
     assert job.output.dispositions == (
@@ -328,6 +335,7 @@ def test_odd_file_names() -> None:
         ("-i a -disposition:p:1 0 b", "-disposition:p:1 is not supported: use -disposition,"),
         ("-itsoffset soon -i a b", "-itsoffset: expected a time"),
         ("-i a -sseof -1 b", "-sseof belongs before -i"),
+        ("-readrate fast -i a b", "-readrate: expected a number above 0"),
         ("-i a -t soon b", "-t: expected a time"),
         ("-i a -vframes 0 b", "-frames:v: expected a whole number"),
         ("-i a --model m -vf hflip b", "--model and -vf exclude each other"),

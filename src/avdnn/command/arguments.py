@@ -154,6 +154,7 @@ def _input(url: str, options: _Options, maps: tuple[StreamMap, ...]) -> InputSpe
         start_from_end=_signed(known, "sseof"),
         duration=duration,
         offset=_signed(known, "itsoffset") or 0.0,
+        speed=_speed(known),
         hwaccel=known.get("hwaccel", ""),
         hwaccel_device=known.get("hwaccel_device", ""),
         hwaccel_output_format=known.get("hwaccel_output_format", ""),
@@ -166,6 +167,12 @@ def _input(url: str, options: _Options, maps: tuple[StreamMap, ...]) -> InputSpe
 def _signed(known: Mapping[str, str], option: str) -> float | None:
     """The seconds of an option that may be negative."""
     return quantities.signed_seconds(known[option], f"-{option}") if option in known else None
+
+
+def _speed(known: Mapping[str, str]) -> float | None:
+    """Times the native rate at which -readrate or -re reads."""
+    text = known.get("readrate", "1" if "re" in known else "0")
+    return None if text == "0" else quantities.speed(text, "-readrate")
 
 
 def _decoders(text: str) -> int:

@@ -132,6 +132,17 @@ def aspect(text: str, option: str) -> Fraction:
     return 1 / ratio if wide else ratio
 
 
+def speed(text: str, option: str) -> float:
+    """A positive number."""
+    try:
+        value = float(Fraction(text))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        value = 0.0
+    if value <= 0:
+        raise UsageError(f"{option}: expected a number above 0, such as 1 or 2.5, got {text!r}")
+    return value
+
+
 def count(text: str, option: str) -> int:
     """A whole number of at least 1."""
     if not re.fullmatch(r"0*[1-9]\d*", text, re.ASCII):

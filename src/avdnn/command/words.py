@@ -29,6 +29,7 @@ FLAGS = {
     "stats": Place.ANYWHERE,
     "nostats": Place.ANYWHERE,
     "an": Place.OUTPUT,
+    "re": Place.INPUT,
     "sn": Place.OUTPUT,
     "dn": Place.OUTPUT,
     "shortest": Place.OUTPUT,
@@ -60,6 +61,7 @@ VALUES = {
     "f": Place.EITHER,
     "itsoffset": Place.INPUT,
     "sseof": Place.INPUT,
+    "readrate": Place.INPUT,
     "ss": Place.EITHER,
     "t": Place.EITHER,
     "to": Place.EITHER,
@@ -119,7 +121,7 @@ _UNSUPPORTED = {
     **dict.fromkeys(
         (
             *("attach", "target"),
-            *("pass", "passlogfile", "re", "readrate", "stream_loop"),
+            *("pass", "passlogfile", "stream_loop"),
             *("copyts", "bsf", "autorotate", "noautorotate", "display_rotation"),
             *("accurate_seek", "noaccurate_seek", "report", "benchmark_all", "filter_script"),
             *("filter_threads", "stdin"),

@@ -17,12 +17,26 @@ from .ebml import Place, element, elements, uint
 
 _log = logging.getLogger(__name__)
 
+_FORMATS = frozenset({"matroska", "webm"})
 _HEAD = 1 << 20
 _SEGMENT, _INDEX, _VOID, _TRACKS, _CRC = "18538067", "114D9B74", "EC", "1654AE6B", "BF"
 _ENTRY, _VIDEO, _WIDTH, _HEIGHT = "AE", "E0", "B0", "BA"
 _DISPLAY = frozenset({"54B0", "54BA", "54B2"})
 _SEEK, _SEEK_POSITION = "4DBB", "53AC"
 _SMALLEST_VOID = 9
+
+
+def kept(path: Path | None, form: str, track: int, ratio: Fraction) -> bool:
+    """Put the ratio into the finished file, where there is one of a format that takes it."""
+    return form in _FORMATS and path is not None and stretch(path, track, ratio)
+
+
+def lost(ratio: Fraction, form: str) -> str:
+    """The line that tells that a ratio is lost."""
+    return (
+        f"the sample aspect ratio {ratio} is lost: this codec in {form} cannot carry it; "
+        "take another -c:v or -f mp4"
+    )
 
 
 def stretch(path: Path, track: int, ratio: Fraction) -> bool:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from types import TracebackType
-from typing import Any
 
 import av
 import av.container
@@ -24,6 +23,7 @@ from . import anamorphic, containers, encoding, labels, nvenc, options, tags
 from .copying import Copies, kept_tags
 from .cut import output_cut
 from .encoder import VideoEncoder
+from .held import Held
 from .mapping import chosen
 from .pacing import Pace, choose_pace, constant_rate
 from .reader import Item, Reader
@@ -32,8 +32,6 @@ from .shortest import sound_end
 from .target import Target, output_format
 
 _log = logging.getLogger(__name__)
-
-_STRETCHED = frozenset({"matroska", "webm"})
 
 
 class Writer:
@@ -60,7 +58,6 @@ class Writer:
         self.source = source
         self.notes: list[str] = []
         self._unwrap = unwrap
-        self._held: list[av.Packet[Any]] = []
         self._taken = 0
         self._reached = self._over = Fraction(0)
         self._video_over = False
@@ -110,6 +107,7 @@ class Writer:
         nvenc.check(codec, mine)
         self._one_picture = containers.settle(form, self._target, muxing)
         self._copies = Copies(self._container, spec)
+        self._held = Held(self._cut, self._copies)
         for stream in self._chosen:
             if stream.index == self.source.video.index:
                 self._encoder = VideoEncoder(
@@ -151,7 +149,7 @@ class Writer:
             if isinstance(item, Frame):
                 self._take(item)
             elif self.frames or not self._copies.early(item):
-                self._held.append(item)
+                self._held.add(item)
             self._release()
         except AvdnnError:
             raise
@@ -227,14 +225,8 @@ class Writer:
             return
         limited = self.spec.frames is not None or self.spec.shortest
         waiting = limited and not self._video_over and not all_of_it
-        held, self._held = self._held, []
-        for packet in held:
-            if waiting and _time(packet) - self._cut.origin >= self._reached:
-                self._held.append(packet)
-            elif self._cut.place(packet):
-                routed = self._copies.route(packet)
-                if routed is not None:
-                    self._container.mux(routed)
+        for packet in self._held.release(self._reached if waiting else None):
+            self._container.mux(packet)
 
     def _note(self, what: str, level: int = logging.WARNING) -> None:
         if what not in self.notes:
@@ -287,19 +279,11 @@ class Writer:
         form = self._container.format.name
         self._container.close()
         if ratio is not None:
-            self._stretch(form, track, ratio)
+            done = anamorphic.kept(self._target.part, form, track, ratio)
+            if not done and not self._encoder.holds_ratio:
+                self._note(anamorphic.lost(ratio, form))
         for line in tags.lost(self._target.part, form, self.spec.tags, self._source_tags):
             self._note(line)
-
-    def _stretch(self, form: str, track: int, ratio: Fraction) -> None:
-        """Put the aspect ratio into the finished file, or say that it is lost."""
-        part = self._target.part
-        done = form in _STRETCHED and part is not None and anamorphic.stretch(part, track, ratio)
-        if not done and not self._encoder.holds_ratio:
-            self._note(
-                f"the sample aspect ratio {ratio} is lost: this codec in {form} cannot carry it; "
-                "take another -c:v or -f mp4"
-            )
 
     def _discard(self) -> None:
         if self._closed:
@@ -314,8 +298,3 @@ class Writer:
     def _error(self, error: Exception) -> MediaError:
         reason = getattr(error, "strerror", None) or str(error)
         return MediaError(f"{self.spec.url}: {reason.lower()}", self.spec.url)
-
-
-def _time(packet: av.Packet[Any]) -> Fraction:
-    time = packet.dts if packet.pts is None else packet.pts
-    return (time or 0) * Fraction(packet.time_base)

@@ -11,11 +11,13 @@ from avdnn.errors import ModelError
 from avdnn.filters._options import DnnOptions, locate
 
 
-@pytest.mark.parametrize("backend", ["auto", "native"])
+@pytest.mark.parametrize("preferred", ["", "openvino"])
+@pytest.mark.parametrize("backend", ["auto", "native", "openvino"])
 @pytest.mark.parametrize("name", ["passwd", "notes.txt", "clip.mp4"])
 def test_a_file_that_is_no_model_is_told_by_its_ending(
-    tmp_path: Path, name: str, backend: str
+    tmp_path: Path, name: str, backend: str, preferred: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AVDNN_BACKEND", preferred)
     path = tmp_path / name
     path.write_text("root:x:0:0:root:/root:/bin/sh\n")
     with pytest.raises(ModelError, match=rf"{name}: no model file by its ending; .* \.onnx, "):

@@ -129,14 +129,14 @@ def locate(options: DnnOptions) -> tuple[str, Path]:
             f"{options.model}: no such model file; the bundled models are "
             f"{', '.join(models.registry())}"
         )
+    wrong = backends.why_no_model(path)
+    if wrong:
+        raise ModelError(wrong, backend=wanted or "")
     if wanted is None:
         return backends.choose(path), path
     if options.dnn_backend == "auto" and not backends.reads(wanted, path):
         return backends.choose(path), path
     if not backends.reads(wanted, path):
-        wrong = backends.why_no_model(path)
-        if wrong:
-            raise ModelError(wrong, backend=wanted)
         readers = [known for known in backends.NAMES if backends.reads(known, path)]
         raise ModelError(
             f"{path}: backend {wanted} does not read {path.suffix or 'such'} files; "

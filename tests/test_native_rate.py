@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from avdnn import pipeline
+from avdnn.errors import MediaError
 from avdnn.frame import Frame
 from avdnn.job import InputSpec, Job, OutputSpec
 from avdnn.media.reader import Reader
@@ -55,6 +56,26 @@ def test_a_job_that_is_slower_waits_for_nothing(tmp_path: Path) -> None:
 def test_a_wait_that_is_broken_off_ends_the_reading(tmp_path: Path) -> None:
     clock = Clock(stops_at=0.07)
     assert len(_frames(clip(tmp_path / "a.mkv", frames=5), 1.0, clock)) == 2
+
+
+def test_a_job_that_fails_waits_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_off = []
+
+    def paced(items, speed, wait):  # type: ignore[no-untyped-def]
+        try:
+            yield from items
+        finally:
+            broken_off.append(wait(0))
+
+    def fail(*_: object) -> None:
+        raise MediaError("full")
+
+    monkeypatch.setattr(pipeline, "at_native_rate", paced)
+    monkeypatch.setattr(pipeline.Writer, "write", fail)
+    source = InputSpec(str(clip(tmp_path / "a.mkv", frames=50)), speed=1.0)
+    with pytest.raises(MediaError, match="full"):
+        pipeline.run(Job(source, OutputSpec(str(tmp_path / "b.mkv")), vf="hflip"))
+    assert broken_off == [True]
 
 
 def test_a_job_reads_at_the_rate_that_is_asked_for(

@@ -33,8 +33,8 @@ class InputSpec:
     """The input file and the options that stood before its -i.
 
     `start` (-ss) and `duration` (-t) are seconds, as is `start_from_end` (-sseof), a negative
-    number. `offset` (-itsoffset) seconds are added to all times. `speed` reads at
-    that many times the native rate (-readrate, 1 is -re), None as fast as it goes. `options` go to the demuxer or
+    number. `offset` (-itsoffset) seconds are added to all times. `speed` reads at that many times
+    the native rate (-readrate, 1 is -re), None as fast as it goes. `options` go to the demuxer or
     decoder as they are. `hwaccel` is "" or FFmpeg's name; `hwaccel_output_format` is "" or "cuda".
     `decoders` is how many decode sessions share one file on a GPU: 0 is automatic, None is one,
     or automatic where nobody asked for the GPU. `maps` are those of the output: the video that is

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -104,9 +104,9 @@ def run(job: Job, *, progress: Progress | None = None) -> Report:
             decoded = opened.enter_shielded(Stage(decoded, depth, "decode"))
         filtered = filters.connect(chain, decoded)
         items: Stage[Item] = opened.enter_shielded(Stage(filtered, depth, "filter"))
-        opened.callback(stopped.set)
         progress.start(*_expected(job.output, reader))
-        with closing(items):
+        with closing(items), ExitStack() as leaving:
+            leaving.callback(stopped.set)
             for item in items:
                 with clock.measure("encode and write"):
                     writer.write(item)

@@ -28,7 +28,7 @@ avdnn run IN.mp4 OUT.mp4        the bundled x2 model on the best installed backe
 Options before -i belong to the input, those after it to the output.
 
 \b
-Input    -f -ss -sseof -t -to -itsoffset -r -s -pix_fmt -hwaccel -hwaccel_device
+Input    -f -ss -sseof -t -to -itsoffset -re -readrate -r -s -pix_fmt -hwaccel -hwaccel_device
          -hwaccel_output_format -decoders N|auto (sessions of a GPU's decoder that share the file)
 Output   -vf -filter_complex -c:v -crf -preset -b:v -q:v -tag:v -pix_fmt -r -s -f
          -ss -t -to -frames:v -shortest -aspect -an -sn -dn -map -metadata -map_metadata

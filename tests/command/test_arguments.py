@@ -136,6 +136,19 @@ def test_tags_and_chapters_of_the_source(text: str, kept: bool) -> None:
     assert (output.source_tags, output.chapters) == (kept, kept)
 
 
+def test_streams_of_the_input_to_leave_out() -> None:
+    output = _job("-an -dn -i a -sn b").output
+    assert (output.audio, output.subtitles, output.data) == (False, False, False)
+
+
+def test_what_only_sizes_buffers_changes_nothing() -> None:
+    job = _job(
+        "-thread_queue_size 512 -i a -max_muxing_queue_size 1024 -filter_threads 2 "
+        "-c:a:0 copy -c:s copy -c:d copy -c:t copy -filter_complex_threads 2 b"
+    )
+    assert job == _job("a b")
+
+
 def test_shortest() -> None:
     assert _job("-i a -shortest b").output == OutputSpec("b", shortest=True)
 
@@ -317,6 +330,9 @@ def test_odd_file_names() -> None:
         ("-i a -metadata:c:0 a=b c", "-metadata:c:0 is not supported: use -metadata, "),
         ("-metadata a=b -i c d", "-metadata belongs after the input"),
         ("-i a -af volume=2 b", "-af is not supported: audio streams are copied"),
+        ("-i a -vn b", "-vn is not supported: the output is the filtered video"),
+        ("-i a -start_at_zero b", "-start_at_zero is not supported: leave it out"),
+        ("-i a -c:d bin_data b", "-c:d bin_data is not supported: data streams are copied"),
         ("-i a -sws_flags lanczos b", "-sws_flags is not supported: write flags= in"),
         ("-i a -filter:a volume=2 b", "-filter:a is not supported"),
         ("-i a -map 1:a b", "-map 1:a is not supported: use 0, 0:v, 0:a:1, 0:2, -0:s and"),

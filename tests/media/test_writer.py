@@ -646,6 +646,14 @@ def test_a_time_code_is_made_anew(tmp_path: Path) -> None:
         assert made.streams.video[0].metadata["timecode"] == "01:00:00:00"
 
 
+@pytest.mark.parametrize("suffix", ["mkv", "mp4"])
+def test_an_option_that_nobody_has_is_named(tmp_path: Path, suffix: str) -> None:
+    source, name = clip(tmp_path / "in.mkv", frames=2), "movflags" if suffix == "mkv" else "fs"
+    with pytest.raises(UsageError, match=rf"^-{name}: neither encoder libx264 nor container \w+"):
+        copy(source, tmp_path / f"out.{suffix}", options={**FAST, name: "faststart"})
+    assert left(tmp_path) == []
+
+
 def test_data_is_copied_unless_it_is_not_wanted(tmp_path: Path) -> None:
     with av.open(str(tmp_path / "in.ts"), "w") as output:
         video, data = output.add_stream("libx264", rate=25), output.add_data_stream("klv")

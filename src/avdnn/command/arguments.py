@@ -37,6 +37,11 @@ class _Line:
     source: str | None = None
     target: str | None = None
 
+    @property
+    def left_out(self) -> set[str]:
+        """Which of -an, -sn and -dn are given, whose input's or output's they may be."""
+        return {"an", "sn", "dn"} & (self.input.known.keys() | self.output.known.keys())
+
 
 def parse(argv: Sequence[str]) -> Job:
     """The job that `avdnn run ARGV` asks for; UsageError for what makes no sense."""
@@ -57,7 +62,7 @@ def parse(argv: Sequence[str]) -> Job:
         raise UsageError(f"--model and {given} exclude each other: write model= in the filter")
     return Job(
         input=_input(line.source, line.input, maps),
-        output=_output(line.target, line.output, maps, overwrite="y" in every),
+        output=_output(line.target, line.output, maps, line.left_out, overwrite="y" in every),
         vf=vf,
         model=model,
         init_hw_device=every.get("init_hw_device", ""),
@@ -181,7 +186,12 @@ def _decoders(text: str) -> int:
 
 
 def _output(
-    url: str, options: _Options, maps: tuple[StreamMap, ...], *, overwrite: bool
+    url: str,
+    options: _Options,
+    maps: tuple[StreamMap, ...],
+    left_out: set[str],
+    *,
+    overwrite: bool,
 ) -> OutputSpec:
     known = options.known
     start, duration = _cut(known)
@@ -199,9 +209,9 @@ def _output(
         aspect=quantities.aspect(known["aspect"], "-aspect") if "aspect" in known else None,
         frames=quantities.count(known["frames"], "-frames:v") if "frames" in known else None,
         maps=maps,
-        audio="an" not in known,
-        subtitles="sn" not in known,
-        data="dn" not in known,
+        audio="an" not in left_out,
+        subtitles="sn" not in left_out,
+        data="dn" not in left_out,
         chapters=streams.is_taken(known, "map_chapters"),
         source_tags=streams.is_taken(known, "map_metadata"),
         overwrite=overwrite,
@@ -234,7 +244,12 @@ def _codec(known: Mapping[str, str]) -> str:
 
 
 def _check_copied(known: Mapping[str, str]) -> None:
-    for option, what in (("c:a", "audio"), ("c:s", "subtitle")):
+    for option, what in (
+        ("c:a", "audio"),
+        ("c:s", "subtitle"),
+        ("c:d", "data"),
+        ("c:t", "attachment"),
+    ):
         codec = known.get(option, "copy")
         if codec != "copy":
             raise UsageError(f"-{option} {codec} is not supported: {what} streams are copied")

@@ -28,10 +28,10 @@ FLAGS = {
     "nostdin": Place.ANYWHERE,
     "stats": Place.ANYWHERE,
     "nostats": Place.ANYWHERE,
-    "an": Place.OUTPUT,
+    "an": Place.EITHER,
     "re": Place.INPUT,
-    "sn": Place.OUTPUT,
-    "dn": Place.OUTPUT,
+    "sn": Place.EITHER,
+    "dn": Place.EITHER,
     "shortest": Place.OUTPUT,
 }
 """Options without a value."""
@@ -40,6 +40,10 @@ VALUES = {
     "loglevel": Place.ANYWHERE,
     "init_hw_device": Place.ANYWHERE,
     "filter_hw_device": Place.ANYWHERE,
+    "filter_threads": Place.ANYWHERE,
+    "filter_complex_threads": Place.ANYWHERE,
+    "thread_queue_size": Place.EITHER,
+    "max_muxing_queue_size": Place.OUTPUT,
     "hwaccel": Place.INPUT,
     "hwaccel_device": Place.INPUT,
     "hwaccel_output_format": Place.INPUT,
@@ -54,6 +58,8 @@ VALUES = {
     "c:v": Place.OUTPUT,
     "c:a": Place.OUTPUT,
     "c:s": Place.OUTPUT,
+    "c:d": Place.OUTPUT,
+    "c:t": Place.OUTPUT,
     "frames": Place.OUTPUT,
     "map": Place.OUTPUT,
     "fps_mode": Place.OUTPUT,
@@ -76,6 +82,7 @@ SPELLINGS = {
     "vcodec": "c:v",
     "acodec": "c:a",
     "scodec": "c:s",
+    "dcodec": "c:d",
     "codec": "c",
     "codec:a": "c:a",
     "codec:s": "c:s",
@@ -120,11 +127,13 @@ _UNSUPPORTED = {
     "sws_flags": "write flags= in the filter scale",
     **dict.fromkeys(
         (
-            *("attach", "target"),
-            *("pass", "passlogfile", "stream_loop"),
+            *("attach", "target", "pass", "passlogfile", "stream_loop", "start_at_zero"),
+            *("copyinkf", "copy_unknown", "ignore_unknown", "debug_ts", "dump", "hex", "psnr"),
+            *("qphist", "vstats", "xerror"),
             *("copyts", "bsf", "autorotate", "noautorotate", "display_rotation"),
             *("accurate_seek", "noaccurate_seek", "report", "benchmark_all", "filter_script"),
-            *("filter_threads", "stdin"),
+            "filter_complex_script",
+            "stdin",
         ),
         "leave it out",
     ),
@@ -194,8 +203,8 @@ def _name(word: str) -> str:
         raise UsageError(f"{word} is not supported: {_UNSUPPORTED[name]}")
     if name in ("metadata", "disposition"):
         return name + specifier
-    if name in ("c", "codec") and specifier in (":a", ":s"):
-        return f"c{specifier}"
+    if name in ("c", "codec") and specifier[1:2] in ("a", "s", "d", "t"):
+        return f"c{specifier[:2]}"
     if name in ("c", "codec") and specifier:
         name = "c:v"
     if specifier not in ("", ":v", ":v:0"):

@@ -271,4 +271,8 @@ class VideoEncoder:
             why = "; ".join(said) or error.strerror
             raise MediaError(f"{self._url}: {form} cannot hold this: {why}", self._url) from error
         for line in left:
-            raise UsageError(f"container {form}: {line}")
+            names = ", ".join(f"-{name}" for name in self._muxing if f"'{name}'" in line)
+            raise UsageError(
+                f"{names or line}: neither encoder {self._codec.name} nor container {form} has "
+                "this option"
+            )

@@ -11,7 +11,7 @@ from pathlib import Path
 import av
 import pytest
 
-from avdnn.errors import UsageError
+from avdnn.errors import MediaError, UsageError
 from avdnn.job import InputSpec
 from avdnn.media.reader import Reader
 
@@ -70,6 +70,12 @@ def test_a_start_before_the_file_is_said_and_is_its_start(
         frames, _, _ = read(path, start_from_end=-9.0)
     assert len(frames) == 25
     assert "-sseof -9: it is 1.000 s long and is read from its start" in caplog.text
+
+
+def test_a_video_that_ends_before_the_start_is_told_with_both_options(tmp_path: Path) -> None:
+    path = clip(tmp_path / "a.mkv", frames=5, audio=[0.0])  # sound goes on for 0.8 s
+    with pytest.raises(MediaError, match=r"after -ss 0\.\d+ \(-sseof -0\.4\); it is"):
+        read(path, start_from_end=-0.4)
 
 
 @pytest.mark.parametrize(

@@ -274,8 +274,10 @@ class Reader:
         begin = self._begin()
         if not self._count and self.spec.start:
             length = float(self._reached - begin)
+            end = self.spec.start_from_end
+            option = "" if end is None else f" (-sseof {end:g})"
             raise MediaError(
-                f"{self.spec.url}: no frame at or after -ss {self.spec.start:g}; "
+                f"{self.spec.url}: no frame at or after -ss {self.spec.start:g}{option}; "
                 f"it is {length:.3f} s long",
                 self.spec.url,
             )

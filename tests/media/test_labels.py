@@ -60,6 +60,26 @@ def test_wrong_dispositions_are_refused(tmp_path: Path, where: str, flags: str, 
     assert not (tmp_path / "out.mkv").exists()
 
 
+@pytest.mark.parametrize(
+    ("suffix", "where", "flags", "said"),
+    [
+        ("mov", "a:1", "forced", "forced of stream 2 is lost: mov makes it 0"),
+        ("mp4", "a:0", "0", "0 of stream 1 is lost: mp4 makes it default"),
+        ("mp4", "a:1", "default+forced", ""),
+        ("mkv", "a", "0", ""),
+    ],
+)
+def test_dispositions_that_a_container_does_not_keep_are_told(
+    tmp_path: Path, suffix: str, where: str, flags: str, said: str
+) -> None:
+    source, target = clip(tmp_path / "in.mkv", audio=[0.0, 0.0]), tmp_path / f"out.{suffix}"
+    given = (StreamFlags(where, flags),)
+    notes = copy(source, target, options=FAST, dispositions=given).notes
+    assert [note for note in notes if "disposition" in note] == (
+        [f"-disposition {said}"] if said else []
+    )
+
+
 def _described(folder: Path) -> Path:
     return clip(
         folder / "in.mkv",

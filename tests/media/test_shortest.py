@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from avdnn.errors import UsageError
 from avdnn.job import InputSpec
-from avdnn.media.opening import open_input
+from avdnn.media.reader import Reader
 from avdnn.media.shortest import sound_end
 
 from ..clips import clip, payloads, times
@@ -66,11 +67,14 @@ def test_what_can_be_read_once_is_refused(tmp_path: Path) -> None:
     data = clip(tmp_path / "in.mkv", frames=5, audio=[0.0]).read_bytes()
     feeder = threading.Thread(target=pipe.write_bytes, args=(data,))
     feeder.start()
-    container, _ = open_input(InputSpec(str(pipe)))
-    with container, pytest.raises(UsageError, match=r"-shortest: .*pipe\.mkv .* with -t"):
-        sound_end(InputSpec(str(pipe)), container.streams)
+    with (
+        Reader(InputSpec(str(pipe))) as reader,
+        pytest.raises(UsageError, match=r"-shortest: .*pipe\.mkv .* with -t"),
+    ):
+        sound_end(reader, reader.copied, Fraction(0))
     feeder.join()
 
 
-def test_a_silent_pipe_needs_no_reading_ahead() -> None:
-    assert sound_end(InputSpec("-"), []) is None
+def test_a_silent_input_needs_no_reading_ahead() -> None:
+    with Reader(InputSpec("testsrc2=s=64x48", format="lavfi")) as reader:
+        assert sound_end(reader, reader.copied, Fraction(0)) is None

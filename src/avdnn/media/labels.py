@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import av
 import av.container
+import av.error
 from av.stream import Disposition
 
 from ..errors import UsageError
 from ..job import StreamFlags
+from ..versions import AS_BYTES
 from .mapping import meant
 
 _NAMED = ("filename", "mimetype")
@@ -32,14 +36,46 @@ def untitled(chapters: Iterable[Any]) -> list[Any]:
     return [chapter | {"metadata": {}} for chapter in chapters]
 
 
-def dispose(container: av.container.OutputContainer, given: Iterable[StreamFlags]) -> None:
-    """Set the streams' dispositions; UsageError for an unknown one, or where no stream is meant."""
+def dispose(
+    container: av.container.OutputContainer, given: Iterable[StreamFlags]
+) -> dict[int, Disposition]:
+    """Set the streams' dispositions and return them by the streams' indices.
+
+    UsageError for an unknown one, or where no stream is meant.
+    """
+    made: dict[int, Disposition] = {}
     for where, flags in given:
         streams = meant(container.streams, where)
         if not streams:
             raise UsageError(f"-disposition:{where} {flags}: the output has no such stream")
         for stream in streams:
-            stream.disposition = _changed(stream.disposition, flags)
+            made[stream.index] = stream.disposition = _changed(stream.disposition, flags)
+    return made
+
+
+def lost(path: Path | None, form: str, wanted: Mapping[int, Disposition]) -> Iterator[str]:
+    """Where the finished file at `path` has other dispositions than were set, one line each.
+
+    Nothing where the file cannot be read back, or where there is none (a pipe).
+    """
+    if path is None or not wanted:
+        return
+    try:
+        with av.open(str(path), **AS_BYTES) as container:
+            found = {stream.index: stream.disposition for stream in container.streams}
+    except (av.error.FFmpegError, OSError):
+        return
+    for index, flags in wanted.items():
+        there = found.get(index, flags)
+        if there != flags:
+            yield (
+                f"-disposition {_names(flags)} of stream {index} is lost: {form} makes it "
+                f"{_names(there)}"
+            )
+
+
+def _names(flags: Disposition) -> str:
+    return "+".join(flag.name or "" for flag in Disposition if flag & flags) or "0"
 
 
 def _changed(flags: Disposition, text: str) -> Disposition:

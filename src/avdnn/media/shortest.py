@@ -12,19 +12,22 @@ import av.stream
 from av.format import Flags
 
 from ..errors import UsageError
-from ..job import InputSpec
 from .opening import is_device, is_local, is_pattern, local_path, open_input
+from .reader import Reader
 from .seeking import declares
 from .timestamps import Splices
 
 _log = logging.getLogger(__name__)
 
 
-def sound_end(spec: InputSpec, copied: Iterable[av.stream.Stream]) -> Fraction | None:
-    """When the first of the sounds among `copied` ends, in the file's own seconds; None without.
+def sound_end(
+    source: Reader, copied: Iterable[av.stream.Stream], origin: Fraction
+) -> Fraction | None:
+    """When the first of the sounds among `copied` ends, in seconds from `origin`; None without.
 
-    The packets of the whole file are read, so UsageError for what can be read only once.
+    `origin` is in the time of the source's items. The packets of the whole file are read, so UsageError for what can be read only once.
     """
+    spec = source.spec
     sounds = {stream.index for stream in copied if stream.type == "audio"}
     if not sounds:
         return None
@@ -48,7 +51,7 @@ def sound_end(spec: InputSpec, copied: Iterable[av.stream.Stream]) -> Fraction |
                 ends[packet.stream_index] = max(ends.get(packet.stream_index, end), end)
         except av.error.FFmpegError as error:
             _log.debug("%s: reading ahead stopped early: %s", spec.url, error)
-    return min(ends.values(), default=None)
+    return min(ends.values()) - source.origin - origin if ends else None
 
 
 def _is_file(url: str) -> bool:

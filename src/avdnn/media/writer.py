@@ -123,13 +123,12 @@ class Writer:
             else:
                 self._copies.add(stream)
         self.notes += self._copies.notes
-        end = sound_end(self.source.spec, self._copies.kept) if spec.shortest else None
-        if end is not None:
-            self._cut.limit(end - self.source.origin - self._cut.origin)
+        if spec.shortest:
+            self._cut.limit(sound_end(self.source, self._copies.kept, self._cut.origin))
         self._container.metadata.update(kept_tags(self.source.container.metadata))
         if not spec.source_tags:
             labels.forget(self._container)
-        labels.dispose(self._container, spec.dispositions)
+        self._disposed = labels.dispose(self._container, spec.dispositions)
         self._source_tags = tags.apply(self._container, spec.tags)
 
     # ---- writing ---------------------------------------------------------------------------
@@ -278,11 +277,13 @@ class Writer:
         track, ratio = self._encoder.track, self._encoder.missing_ratio
         form = self._container.format.name
         self._container.close()
+        part = self._target.part
         if ratio is not None:
-            done = anamorphic.kept(self._target.part, form, track, ratio)
+            done = anamorphic.kept(part, form, track, ratio)
             if not done and not self._encoder.holds_ratio:
                 self._note(anamorphic.lost(ratio, form))
-        for line in tags.lost(self._target.part, form, self.spec.tags, self._source_tags):
+        untagged = tags.lost(part, form, self.spec.tags, self._source_tags)
+        for line in (*untagged, *labels.lost(part, form, self._disposed)):
             self._note(line)
 
     def _discard(self) -> None:

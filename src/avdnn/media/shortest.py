@@ -25,7 +25,8 @@ def sound_end(
 ) -> Fraction | None:
     """When the first of the sounds among `copied` ends, in seconds from `origin`; None without.
 
-    `origin` is in the time of the source's items. The packets of the whole file are read, so UsageError for what can be read only once.
+    `origin` is in the time of the source's items. The packets of the whole file are read, so
+    UsageError for what can be read only once.
     """
     spec = source.spec
     sounds = {stream.index for stream in copied if stream.type == "audio"}

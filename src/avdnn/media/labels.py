@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-import av
 import av.container
-import av.error
 from av.stream import Disposition
 
 from ..errors import UsageError
 from ..job import StreamFlags
-from ..versions import AS_BYTES
 from .mapping import meant
 
 _NAMED = ("filename", "mimetype")
@@ -53,18 +49,11 @@ def dispose(
     return made
 
 
-def lost(path: Path | None, form: str, wanted: Mapping[int, Disposition]) -> Iterator[str]:
-    """Where the finished file at `path` has other dispositions than were set, one line each.
-
-    Nothing where the file cannot be read back, or where there is none (a pipe).
-    """
-    if path is None or not wanted:
-        return
-    try:
-        with av.open(str(path), **AS_BYTES) as container:
-            found = {stream.index: stream.disposition for stream in container.streams}
-    except (av.error.FFmpegError, OSError):
-        return
+def lost(
+    made: av.container.InputContainer, form: str, wanted: Mapping[int, Disposition]
+) -> Iterator[str]:
+    """Where a finished file has other dispositions than were set, one line each."""
+    found = {stream.index: stream.disposition for stream in made.streams}
     for index, flags in wanted.items():
         there = found.get(index, flags)
         if there != flags:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import av
 import av.container
@@ -11,7 +10,7 @@ import av.stream
 
 from ..errors import UsageError
 from ..job import Tag
-from ..versions import AS_BYTES
+from .mapping import meant
 
 _MOBILE = frozenset(
     {"title", "artist", "author", "genre", "comment", "album", "copyright", "date", "location"}
@@ -32,8 +31,6 @@ _ANY_KEY = {"mp4", "mov", "ipod"}
 _OF_FILES = frozenset({"software", "encoder", "handler_name"})
 _OF_TRACKS = frozenset({"creation_time", "alpha_mode", "timecode"})
 """Tags that others replace: the writing program's, the file's own, a track's."""
-
-_KINDS = {"v": "video", "a": "audio", "s": "subtitle"}
 
 
 def apply(container: av.container.OutputContainer, tags: Iterable[Tag]) -> list[Tag]:
@@ -77,24 +74,15 @@ def _idle(tag: Tag) -> bool:
 
 
 def lost(
-    path: Path | None, form: str, tags: Sequence[Tag], source: Sequence[Tag] = ()
+    made: av.container.InputContainer, form: str, tags: Iterable[Tag], source: Iterable[Tag]
 ) -> Iterator[str]:
-    """What the finished file at `path` does not have of the tags that were set, one line each,
-    and of those of the source, in one line.
-
-    Nothing where the file cannot be read back, as raw video, or where there is none (a pipe).
-    """
-    wanted = {(tag.where, tag.key.lower()): tag for tag in tags if tag.value}
-    if path is None or not (wanted or source):
-        return
-    try:
-        with av.open(str(path), **AS_BYTES) as container:
-            gone = [tag for tag in wanted.values() if not _kept(container, form, tag)]
-            missing = [tag for tag in source if not _kept(container, form, tag)]
-    except (av.error.FFmpegError, OSError):
-        return
-    for tag in gone:
-        yield _told(form, tag)
+    """What a finished file does not have of the tags that were set, one line each, and of those
+    of the source, in one line."""
+    wanted = {(tag.where, tag.key.lower()): tag for tag in tags}
+    for tag in wanted.values():
+        if not _kept(made, form, tag):
+            yield _told(form, tag)
+    missing = [tag for tag in source if not _kept(made, form, tag)]
     if missing:
         yield _told_of_source(form, missing)
 
@@ -132,9 +120,4 @@ def _told_of_source(form: str, tags: Sequence[Tag]) -> str:
 
 def _meant(container: av.container.Container, where: str) -> list[av.stream.Stream]:
     """The streams of `s`, `s:2`, `s:v` or `s:a:1`."""
-    _, *rest = where.split(":")
-    streams: list[av.stream.Stream] = list(container.streams)
-    if rest and rest[0] in _KINDS:
-        kind = _KINDS[rest.pop(0)]
-        streams = [stream for stream in streams if stream.type == kind]
-    return streams[int(rest[0]) : int(rest[0]) + 1] if rest else streams
+    return meant(container.streams, where.removeprefix("s").removeprefix(":"))

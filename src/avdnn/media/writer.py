@@ -26,6 +26,7 @@ from .encoder import VideoEncoder
 from .held import Held
 from .mapping import chosen
 from .pacing import Pace, choose_pace, constant_rate
+from .readback import lost
 from .reader import Item, Reader
 from .seeking import declares
 from .shortest import sound_end
@@ -282,8 +283,7 @@ class Writer:
             done = anamorphic.kept(part, form, track, ratio)
             if not done and not self._encoder.holds_ratio:
                 self._note(anamorphic.lost(ratio, form))
-        untagged = tags.lost(part, form, self.spec.tags, self._source_tags)
-        for line in (*untagged, *labels.lost(part, form, self._disposed)):
+        for line in lost(part, form, self.spec.tags, self._source_tags, self._disposed):
             self._note(line)
 
     def _discard(self) -> None:

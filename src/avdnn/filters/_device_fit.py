@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -154,7 +155,7 @@ class ScaledOnDevice(OnDevice):
         cuda_tiles.stretch(self._device, array, made, spec, across, down, self._place.sample)
 
     def _taps(self, source: int, target: int) -> cuda_tiles.Taps:
-        first, weights = _TAPS.setdefault((source, target), fit.taps(source, target))
+        first, weights = _taps(source, target)
         return self._device.table(first), self._device.table(weights)
 
 
@@ -227,11 +228,13 @@ class TiledOnDevice(OnDevice):
         return Held({self._out.name: picture}, tuple(held))
 
 
+@cache
 def _frames(count: int) -> Array:
     """The table for `cut` that takes frames as they are."""
-    return _FRAMES.setdefault(count, np.array([(n, 0, 0) for n in range(count)], np.int32))
+    return np.array([(number, 0, 0) for number in range(count)], np.int32)
 
 
-_FRAMES: dict[int, Array] = {}
-_TAPS: dict[tuple[int, int], tuple[Array, Array]] = {}
-"""Arrays whose copies the device keeps."""
+@cache
+def _taps(source: int, target: int) -> tuple[Array, Array]:
+    """fit.taps as arrays whose copies the device keeps, the same ones each time."""
+    return fit.taps(source, target)

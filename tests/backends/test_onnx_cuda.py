@@ -8,23 +8,21 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from avdnn import backends, cuda, filters, host
+from avdnn import backends, cuda
 from avdnn.backends import Backend, Options, _onnx_cuda
 from avdnn.backends import onnx as module
 from avdnn.cuda import frames as cuda_frames
 from avdnn.errors import DeviceError, HostMemoryOnly, InferenceError
-from avdnn.filters import Context
-from avdnn.frame import Frame, Meta
 
 from ..conftest import require_module
 from ..cuda.fake_gpu import FakeGpu
+from .device_frames import pictures, run
 from .on_host import Tensor, read, said
 from .onnx_file import Node, write
 
@@ -253,23 +251,6 @@ def test_pictures_of_other_types_stay_in_host_memory(
 # ---- frames -------------------------------------------------------------------------------------
 
 
-def pictures(form: str, count: int) -> list[Frame]:
-    """Frames of noise."""
-    made = []
-    for number in range(count):
-        frame = host.empty(form, 36, 22, Meta(number, 1, Fraction(1, 25)))
-        random = np.random.default_rng(number)
-        for plane in frame.planes:
-            plane[...] = random.integers(0, 256, plane.shape, np.uint8)
-        made.append(frame)
-    return made
-
-
-def run(text: str, frames: list[Frame], notes: list[str] | None = None) -> list[Any]:
-    context = Context(say=(notes if notes is not None else []).append)
-    return list(filters.connect(filters.build(text, context), iter(frames)))
-
-
 @pytest.fixture
 def gpu(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     made = FakeGpu(kernels)
@@ -287,7 +268,7 @@ def test_frames_of_a_gpu_stay_there_and_are_those_of_the_processor(
 ) -> None:
     runtime.before_run = gpu.settle
     text = f"dnn_processing=dnn_backend=onnx:model={model}:precision=float32"
-    given = pictures(form, 4)
+    given = pictures(form, 4, size=(36, 22))
     expected = run(f"{text}:device=cpu", given)
     uploaded = [cuda_frames.upload(gpu, frame) for frame in given]
     before = gpu.traffic.up
@@ -397,7 +378,7 @@ def test_frames_on_a_gpu_are_downloaded_for_a_build_without_cuda(
 ) -> None:
     tripled(tmp_path)
     monkeypatch.chdir(tmp_path)
-    (frame,) = pictures("nv12", 1)
+    (frame,) = pictures("nv12", 1, size=(36, 22))
     frame.planes[0][...] = 20
     text = "dnn_processing=dnn_backend=onnx:model=net.onnx"
     notes: list[str] = []

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from avdnn import backends, cuda, filters, host
+from avdnn import backends, cuda
 from avdnn.backends import Backend, Options
 from avdnn.backends import onnx as module
 from avdnn.cuda import frames as cuda_frames
 from avdnn.errors import InferenceError
-from avdnn.filters import Context
-from avdnn.frame import Frame, Meta
 
 from ..conftest import require, require_module
+from .device_frames import pictures, run
 from .onnx_file import Node, write
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -57,22 +55,6 @@ def line(folder: Path, gain: float, channels: int = 1, dtype: str = "float32") -
         {"y": tensor},
         {"gain": np.array(gain, dtype)},
     )
-
-
-def pictures(form: str, count: int, seed: int = 0) -> list[Frame]:
-    """Frames of noise, odd in their pitch."""
-    made = []
-    for number in range(count):
-        frame = host.empty(form, 100, 62, Meta(number, 1, Fraction(1, 25)))
-        random = np.random.default_rng(seed + number)
-        for plane in frame.planes:
-            plane[...] = random.integers(0, 256, plane.shape, np.uint8)
-        made.append(frame)
-    return made
-
-
-def run(text: str, frames: list[Frame]) -> list[Any]:
-    return list(filters.connect(filters.build(text, Context(say=lambda _: None)), iter(frames)))
 
 
 # ---- frames --------------------------------------------------------------------------------------

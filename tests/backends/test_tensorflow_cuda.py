@@ -5,24 +5,23 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from avdnn import backends, cuda, filters, host
+from avdnn import backends, cuda
 from avdnn.backends import Backend, Options, _tensorflow_cuda, _tensorflow_device
 from avdnn.backends import tensorflow as module
 from avdnn.backends._tensorflow_graph import Runnable
 from avdnn.cuda import frames as cuda_frames
 from avdnn.errors import DeviceError, HostMemoryOnly, InferenceError
-from avdnn.filters import Context
-from avdnn.frame import Frame, Meta, Precision
+from avdnn.frame import Precision
 
 from ..conftest import require_module
 from ..cuda.fake_gpu import FakeGpu
+from .device_frames import pictures, run
 from .on_host import Tensor, placed, read
 
 Graph = Callable[..., Path]
@@ -298,22 +297,6 @@ def test_closed_model_refuses_device_arrays(tf: Any, on_gpu: None, frozen: Graph
 # ---- frames ------------------------------------------------------------------------------------
 
 
-def pictures(form: str, count: int) -> list[Frame]:
-    """Frames of noise."""
-    made = []
-    for number in range(count):
-        frame = host.empty(form, 36, 22, Meta(number, 1, Fraction(1, 25)))
-        random = np.random.default_rng(number)
-        for plane in frame.planes:
-            plane[...] = random.integers(0, 256, plane.shape, np.uint8)
-        made.append(frame)
-    return made
-
-
-def run(text: str, frames: list[Frame]) -> list[Any]:
-    return list(filters.connect(filters.build(text, Context(say=lambda _: None)), iter(frames)))
-
-
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize(("model", "form"), [("espcn-x2", "nv12"), ("compact-x2", "rgb24")])
 def test_frames_of_a_gpu_stay_there_and_are_those_of_the_processor(
@@ -331,7 +314,7 @@ def test_frames_of_a_gpu_stay_there_and_are_those_of_the_processor(
     monkeypatch.setattr(gpu, "adopt", read)
     gpu.compute.synchronize = lambda: gpu.mark(gpu.compute).synchronize()
     text = f"dnn_processing=dnn_backend=tensorflow:model={model}:precision=float32"
-    given = pictures(form, 4)
+    given = pictures(form, 4, size=(36, 22))
     expected = run(f"{text}:device=cpu", given)
     uploaded = [cuda_frames.upload(gpu, frame) for frame in given]
     before = gpu.traffic.up

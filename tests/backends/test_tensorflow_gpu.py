@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from avdnn import backends, filters, host
+from avdnn import backends
 from avdnn.backends import Backend, Options, _tensorflow_device
 from avdnn.backends import tensorflow as module
 from avdnn.cuda import frames as cuda_frames
-from avdnn.filters import Context
-from avdnn.frame import Frame, Meta, Precision
+from avdnn.frame import Precision
 
 from ..conftest import require, require_module
+from .device_frames import pictures, run
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -56,22 +55,6 @@ def line(folder: Path, gain: float, channels: int = 1) -> Path:
     path = folder / "net.pb"
     path.write_bytes(graph.as_graph_def().SerializeToString())
     return path
-
-
-def pictures(form: str, count: int) -> list[Frame]:
-    """Frames of noise, odd in their pitch."""
-    made = []
-    for number in range(count):
-        frame = host.empty(form, 100, 62, Meta(number, 1, Fraction(1, 25)))
-        random = np.random.default_rng(number)
-        for plane in frame.planes:
-            plane[...] = random.integers(0, 256, plane.shape, np.uint8)
-        made.append(frame)
-    return made
-
-
-def run(text: str, frames: list[Frame]) -> list[Any]:
-    return list(filters.connect(filters.build(text, Context(say=lambda _: None)), iter(frames)))
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,17 @@ class Pictures:
         self._held = []
 
 
+def opener(video: av.VideoStream) -> Callable[[], Any]:
+    """What opens a software decoder for a stream."""
+
+    def open_decoder() -> Any:
+        made = av.CodecContext.create(video.codec_context.name, "r")
+        made.extradata = video.codec_context.extradata
+        return made
+
+    return open_decoder
+
+
 def decode(path: Path, count: int, **more: Any) -> tuple[list[tuple[int, bytes]], list[Any]]:
     """Pictures and all other items."""
     pictures: list[tuple[int, bytes]] = []
@@ -70,16 +81,11 @@ def decode(path: Path, count: int, **more: Any) -> tuple[list[tuple[int, bytes]]
     with av.open(str(path)) as container:
         video = container.streams.video[0]
 
-        def open_decoder() -> Any:
-            made = av.CodecContext.create(video.codec_context.name, "r")
-            made.extradata = video.codec_context.extradata
-            return made
-
         shared = Sessions(
             container.demux(),
             video.index,
             count=count,
-            open_decoder=more.pop("open_decoder", open_decoder),
+            open_decoder=more.pop("open_decoder", opener(video)),
             collect=more.pop("collect", Pictures),
             **more,
         )
@@ -188,16 +194,11 @@ def test_slow_first_decoder_holds_the_others_back(
     with av.open(str(clips["closed"])) as container:
         video = container.streams.video[0]
 
-        def open_decoder() -> Any:
-            context = av.CodecContext.create("h264", "r")
-            context.extradata = video.codec_context.extradata
-            return context
-
         with Sessions(
             container.demux(video),
             video.index,
             count=3,
-            open_decoder=open_decoder,
+            open_decoder=opener(video),
             collect=Counting,
             ahead=2,
         ) as shared:
@@ -215,16 +216,11 @@ def test_leaving_early_ends_all_threads(clips: dict[str, Path]) -> None:
     with av.open(str(clips["open"])) as container:
         video = container.streams.video[0]
 
-        def open_decoder() -> Any:
-            context = av.CodecContext.create("h264", "r")
-            context.extradata = video.codec_context.extradata
-            return context
-
         with Sessions(
             container.demux(video),
             video.index,
             count=2,
-            open_decoder=open_decoder,
+            open_decoder=opener(video),
             collect=Pictures,
             ahead=1,
         ) as shared:
@@ -253,13 +249,8 @@ def test_error_while_reading_comes_behind_what_was_read(clips: dict[str, Path]) 
                     raise OSError("the disk is gone")
                 yield packet
 
-        def open_decoder() -> Any:
-            context = av.CodecContext.create("h264", "r")
-            context.extradata = video.codec_context.extradata
-            return context
-
         with Sessions(
-            broken(), video.index, count=2, open_decoder=open_decoder, collect=Pictures
+            broken(), video.index, count=2, open_decoder=opener(video), collect=Pictures
         ) as shared:
 
             def read() -> None:
@@ -281,16 +272,11 @@ def test_damaged_packet_is_reported_and_the_rest_decodes(
         broken.stream, broken.time_base = video, packets[40].time_base
         broken.pts, broken.dts = packets[40].pts, packets[40].dts
 
-        def open_decoder() -> Any:
-            context = av.CodecContext.create("h264", "r")
-            context.extradata = video.codec_context.extradata
-            return context
-
         with Sessions(
             [*packets[:40], broken, *packets[41:]],
             video.index,
             count=2,
-            open_decoder=open_decoder,
+            open_decoder=opener(video),
             collect=Pictures,
         ) as shared:
             items = list(shared)

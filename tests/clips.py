@@ -9,6 +9,7 @@ from typing import Any
 
 import av
 import numpy as np
+from av.codec.context import Flags
 
 MILLISECOND = Fraction(1, 1000)
 
@@ -153,3 +154,28 @@ def payloads(path: Path, kind: str) -> list[list[tuple[float, bytes]]]:
                 at = float((packet.pts or 0) * packet.time_base)
                 found[packet.stream_index].append((round(at, 3), bytes(packet)))
     return list(found.values())
+
+
+def scene(
+    path: Path,
+    size: tuple[int, int] = (64, 48),
+    seconds: float = 0.4,
+    *,
+    fields: str = "",
+    rotation: int = 0,
+) -> Path:
+    """H.264 of libavfilter's test picture, 25 frames a second: of two fields a picture in the
+    order `fields`, tff or bff, or turned by `rotation` degrees."""
+    width, height = size
+    source = f"testsrc2=s={width}x{height}:d={seconds}" + (f",setfield={fields}" if fields else "")
+    with av.open(source, format="lavfi") as made, av.open(str(path), "w") as out:
+        stream = out.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        if fields:
+            stream.codec_context.flags |= Flags.interlaced_dct
+        if rotation:
+            stream.set_display_rotation(rotation)
+        for frame in made.decode(video=0):
+            out.mux(stream.encode(frame.reformat(format="yuv420p")))
+        out.mux(stream.encode(None))
+    return path

@@ -10,7 +10,6 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from av.codec.context import Flags
 
 from avdnn import host
 from avdnn.cuda import decode as cuda_decode
@@ -23,6 +22,7 @@ from avdnn.job import InputSpec
 from avdnn.media.reader import Reader
 from avdnn.properties import BOTTOM_FIRST, TOP_FIRST, display_matrix, field_order
 
+from ..clips import scene
 from .fake_gpu import FakeGpu
 
 FRAMES = 60
@@ -147,18 +147,7 @@ def test_frames_hold_the_pictures_and_their_tags(gpu: FakeGpu, clip: Path) -> No
 @pytest.fixture
 def fields(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """H.264 of two fields a picture, in the order of the parameter."""
-    path = tmp_path / "fields.mkv"
-    with (
-        av.open(f"testsrc2=s=64x48:d=0.4,setfield={request.param}", format="lavfi") as scene,
-        av.open(str(path), "w") as out,
-    ):
-        stream = out.add_stream("libx264", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-        stream.codec_context.flags |= Flags.interlaced_dct
-        for frame in scene.decode(video=0):
-            out.mux(stream.encode(frame.reformat(format="yuv420p")))
-        out.mux(stream.encode(None))
-    return path
+    return scene(tmp_path / "fields.mkv", fields=request.param)
 
 
 @pytest.mark.parametrize(
@@ -185,16 +174,7 @@ def test_progressive_pictures_stay_progressive(gpu: FakeGpu, clip: Path) -> None
 
 def test_display_matrix_of_the_container_is_told(gpu: FakeGpu, tmp_path: Path, clip: Path) -> None:
     turned = tmp_path / "turned.mp4"
-    with (
-        av.open("testsrc2=s=64x48:d=0.4", format="lavfi") as scene,
-        av.open(str(turned), "w") as out,
-    ):
-        stream = out.add_stream("libx264", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-        stream.set_display_rotation(90)
-        for frame in scene.decode(video=0):
-            out.mux(stream.encode(frame.reformat(format="yuv420p")))
-        out.mux(stream.encode(None))
+    scene(turned, rotation=90)
     with av.open(str(turned)) as container:
         expected = display_matrix(next(container.decode(video=0)))
     assert expected

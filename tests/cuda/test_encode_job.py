@@ -18,6 +18,7 @@ from avdnn.job import InputSpec, Job, OutputSpec
 from avdnn.media import nvenc
 from avdnn.properties import display_matrix
 
+from ..clips import scene
 from ..filters.test_device import Setup, setup  # noqa: F401
 from .test_decode import FRAMES, clip, gpu  # noqa: F401
 from .test_job import machine, sounds  # noqa: F401
@@ -172,16 +173,7 @@ def test_rotation_stays_or_is_done_in_host_memory(
     suffix: str,
 ) -> None:
     source, target = tmp_path / "turned.mp4", tmp_path / f"out.{suffix}"
-    with (
-        av.open("testsrc2=s=64x48:d=0.4", format="lavfi") as scene,
-        av.open(str(source), "w") as out,
-    ):
-        stream = out.add_stream("libx264", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-        stream.set_display_rotation(90)
-        for frame in scene.decode(video=0):
-            out.mux(stream.encode(frame.reformat(format="yuv420p")))
-        out.mux(stream.encode(None))
+    scene(source, rotation=90)
     pipeline.run(job(source, target))
     got = decoded(target)[0]
     if suffix == "mp4":

@@ -11,7 +11,6 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from av.codec.context import Flags
 
 from avdnn import acceleration, cuda, host, pipeline
 from avdnn.cuda import frames as cuda_frames
@@ -23,6 +22,7 @@ from avdnn.job import InputSpec, Job, OutputSpec
 from avdnn.media import nvenc
 from avdnn.properties import BOTTOM_FIRST, TOP_FIRST, field_order
 
+from ..clips import scene
 from ..conftest import require
 from .test_gpu import clips, networks, psnr  # noqa: F401
 
@@ -174,16 +174,7 @@ def test_whole_job_with_an_encoder_that_downloads_by_itself_gives_the_same_file(
 @pytest.mark.parametrize("mode", ["tff", "bff"])
 def test_order_of_fields_stays_through_nvdec(tmp_path: Path, mode: str) -> None:
     source = tmp_path / "fields.mkv"
-    with (
-        av.open(f"testsrc2=s=320x240:d=0.6,setfield={mode}", format="lavfi") as scene,
-        av.open(str(source), "w") as out,
-    ):
-        stream = out.add_stream("libx264", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 320, 240, "yuv420p"
-        stream.codec_context.flags |= Flags.interlaced_dct
-        for frame in scene.decode(video=0):
-            out.mux(stream.encode(frame.reformat(format="yuv420p")))
-        out.mux(stream.encode(None))
+    scene(source, (320, 240), 0.6, fields=mode)
     target = tmp_path / "out.mkv"
     pipeline.run(job(source, target, "scale=160:120", "libx264"))
     wanted = TOP_FIRST if mode == "tff" else BOTTOM_FIRST

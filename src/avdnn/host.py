@@ -53,9 +53,14 @@ def to_av(frame: Frame) -> av.VideoFrame:
     """The av frame that a host frame lies in, stamped with the frame's own time."""
     own = frame.owner
     made: av.VideoFrame = own if isinstance(own, av.VideoFrame) else own.picture()
-    made.pts = frame.meta.pts
-    made.time_base = frame.meta.time_base
-    made.duration = frame.meta.duration
+    return stamped(made, frame.meta)
+
+
+def stamped(made: av.VideoFrame, meta: Meta) -> av.VideoFrame:
+    """An av frame with the times of `meta`."""
+    made.pts = meta.pts
+    made.time_base = meta.time_base
+    made.duration = meta.duration
     return made
 
 

@@ -19,8 +19,9 @@ from ..frame import Frame
 from ..pixfmt import PixelFormat, pixel_format
 from ._device import Device
 from .blocks import Block
+from .choice import gpu_index
 from .dlpack import LEGACY_STREAM, Exported
-from .frames import WRAPPED, colour_tags, follow, frame_in
+from .frames import WRAPPED, follow, frame_in, tagged
 from .geometry import Geometry, geometry
 
 
@@ -89,7 +90,7 @@ class Feed:
 
     def _of(self, frame: Frame) -> Device:
         if self._device is None:
-            self._device = device = self._open(int(frame.device.partition(":")[2] or 0))
+            self._device = device = self._open(gpu_index(frame.device))
             stream = device.encode.ptr or None
             self._context = CudaContext(
                 device.index, primary_ctx=False, current_ctx=True, cuda_stream=stream
@@ -129,9 +130,4 @@ class Feed:
             stream=device.encode.ptr or LEGACY_STREAM,
             cuda_context=self._context,
         )
-        for name, value in colour_tags(frame.meta.template):
-            setattr(made, name, value)
-        made.pts = frame.meta.pts
-        made.time_base = frame.meta.time_base
-        made.duration = frame.meta.duration
-        return made
+        return host.stamped(tagged(made, frame.meta.template), frame.meta)

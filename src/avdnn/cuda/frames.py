@@ -262,8 +262,7 @@ class Landed:
             import av
 
             made = av.VideoFrame.from_dlpack(self._planes, format=self._form)
-            for name, value in colour_tags(self._meta.template):
-                setattr(made, name, value)
+            made = tagged(made, self._meta.template)
             self._made = with_fields(made, self._meta.field_order)
         return self._made
 
@@ -284,6 +283,13 @@ def colour_tags(template: Any) -> tuple[tuple[str, int], ...]:
         tags = tuple((name, value) for name, value in told.items() if value != _UNTAGGED[name])
         _tags = template, tags
     return tags
+
+
+def tagged(picture: av.VideoFrame, template: Any) -> av.VideoFrame:
+    """A new av frame with the template's colour properties."""
+    for name, value in colour_tags(template):
+        setattr(picture, name, value)
+    return picture
 
 
 def same_device(device: Device, frames: Sequence[Frame]) -> None:

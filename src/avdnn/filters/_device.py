@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .. import backends, cuda
 from ..cuda import frames as cuda_frames
+from ..cuda.choice import gpu_index
 from ..errors import DeviceError, HostMemoryOnly, ModelError
 from ..frame import Frame
 from . import Context
@@ -21,7 +22,7 @@ ON_DEVICE = ("torch", "onnx", "tensorflow")
 
 def open_session(options: DnnOptions, first: Frame, context: Context, number: int) -> Session:
     """A session for frames like `first`, on their own GPU."""
-    device = cuda.device(int(first.device.partition(":")[2] or 0))
+    device = cuda.device(gpu_index(first.device))
     own = re.sub("^gpu", "cuda", options.device.lower() or device.label)
     if own.partition(":")[0] != "cuda":
         raise DeviceError(
@@ -43,7 +44,7 @@ def fetch(frame: Frame) -> Frame:
     """A device frame in host memory; others as they are."""
     if frame.device == "cpu":
         return frame
-    device = cuda.device(int(frame.device.partition(":")[2] or 0))
+    device = cuda.device(gpu_index(frame.device))
     return cuda_frames.to_host(device, frame)
 
 

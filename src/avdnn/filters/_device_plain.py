@@ -8,6 +8,7 @@ from collections.abc import Callable
 from .. import cuda, graph
 from ..cuda import frames as cuda_frames
 from ..cuda import tensors as cuda_tensors
+from ..cuda.choice import gpu_index
 from ..errors import DeviceError
 from ..frame import Frame
 from ..graph import Call
@@ -37,7 +38,7 @@ def _step(call: Call, frame: Frame) -> Callable[[Frame], Frame]:
         )
     if call.name in ("null", "copy"):
         return lambda made: made
-    device = cuda.device(int(frame.device.partition(":")[2] or 0))
+    device = cuda.device(gpu_index(frame.device))
     if call.name == "format":
         wanted = _formats(call)
         return lambda made: cuda_tensors.convert(device, made, _choice(made.format, wanted))

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import cuda
 from ..cuda import frames as cuda_frames
+from ..cuda.choice import gpu_index
 from ..cuda.frames import Download
 from ..errors import DeviceError, FormatError
 from ..frame import Frame
@@ -98,7 +99,7 @@ class HwDownload:
             yield self._landed(waiting)
 
     def _of(self, frame: Frame) -> Any:
-        return self._device(int(frame.device.partition(":")[2] or 0))
+        return self._device(gpu_index(frame.device))
 
     def _is_last(self, waiting: deque[tuple[Item, Download | None]]) -> bool:
         """Whether the first item is the last one of its copy."""
